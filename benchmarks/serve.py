@@ -100,6 +100,9 @@ def wrong_requests(path: str) -> list[tuple[str, str, bytes]]:
     """Return invalid requests, which must get an error: method, path and body."""
     bodies: list[bytes] = [b"", b"{", b"\xff\xfe", b"null", b"[" * 100_000, b"9" * 10_000, b"x" * 3_000_000]
     bodies += [b'{"sentences": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}"]
+    many = ((b"0,", b"0"), (b"[],", b"[]"), (b"{},", b"{}"), (b'"",', b'""'))
+    bodies += [b'{"sentences": [' + item * (260_000 // len(item)) + last + b"]}" for item, last in many]
+    bodies += [b"{" + b",".join(b'"%x":0' % number for number in range(25_000)) + b"}"]
     values: list[Any] = [[], 5, "text", None, {"sentences": "text"}, {"sentences": [5]}, {"sentences": [["a", None]]}]
     values += [{"sentences": ["a"], "more": 1}, {"sentences": ["a"] * 65}, {"sentences": ["w " * 600]}]
     values += [
@@ -214,6 +217,16 @@ class Server:
         return code
 
 
+def one_by_one(server: Server, load: Load, path: str) -> list[str]:
+    """Send each invalid request alone, and return what the most expensive one costs the server."""
+    seconds = []
+    for request in wrong_requests(path):
+        before = server.processor_seconds()
+        load.ask_wrong(*request)
+        seconds.append(server.processor_seconds() - before)
+    return ["the most expensive wrong request, s of processor time", f"{max(seconds):.2f}"]
+
+
 def client(load: Load, right: list[Right], number: int, draw: random.Random) -> None:
     """Send requests one after the other: seven of ten are valid."""
     wrong = wrong_requests(right[0].path)
@@ -305,8 +318,9 @@ def measure(args: argparse.Namespace) -> tuple[Table, bool]:
     server = Server(args.model)
     load = Load(server.port)
     memory = [server.memory()]
-    before = server.processor_seconds()
     try:
+        alone = one_by_one(server, load, right[0].path)
+        before = server.processor_seconds()
         for quarter in range(QUARTERS):
             under_load(load, right, args.requests // QUARTERS, args.clients, str(quarter))
             memory.append(server.memory())
@@ -323,6 +337,7 @@ def measure(args: argparse.Namespace) -> tuple[Table, bool]:
         ["requests per second of the server's processor time", f"{n_requests / processor_seconds:.1f}"],
         ["a right request, median and 99th percentile", f"{_at(seconds, 0.5)} and {_at(seconds, 0.99)} ms"],
         *([f"status, {name}", f"{count:,}"] for name, count in sorted(load.statuses.items())),
+        alone,
         ["wrong answers", f"{len(load.wrong):,}"],
         ["equal bit for bit", f"{load.equal:,} of {len(load.seconds):,}"],
         ["largest difference of the others", f"{load.difference:.1e}"],

@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 from tqdm import tqdm
 
 from benchmarks.table import Table
-from experiments.run import CONFIGS, TASKS, Run, read_task, read_tasks
+from experiments.run import CONFIGS, KEEP, TASKS, Run, read_task, read_tasks
 
 METRICS = {
     "accuracy": "accuracy",
@@ -89,8 +89,10 @@ sentences of the corpus, as many as `grid` in the config of the task says, or al
 seed, is the same for all variants, and is trained on for the same number of steps.
 
 Each condition is a config of training_configs/variants that extends the config of a task and changes one thing in
-`elmo`. Layers come from a sentence cache. A run that several experiments share is trained once. If a file
-RUNS/TASK.dev2 exists, the best epoch of each run is also scored on it.
+`elmo`. Layers come from a sentence cache. A run that several experiments share is trained once.
+
+A score is that of the best epoch on the development set, so it is a little too high. If a file RUNS/TASK.dev2 exists
+when a run begins, its best epoch is also scored on this whole file, which had no part in choosing it.
 
 Run everything on two cores; later, print only the tables:
   python -m experiments.grid runs/grid --jobs 2
@@ -101,9 +103,10 @@ Run one task with english-tiny and with a biLM of your own:
     python -m experiments.grid runs/grid --tasks sst5 --variants elmo your_bilm
 
 A run writes its config VARIANT-SEED.jsonnet, a log and the folder VARIANT-SEED/ to RUNS/TASK/. If it trains on a
-fraction of the data, the fraction is in these names before the seed. A finished run is not trained again; an unfinished
-run starts from the beginning. Runs are ordered by seed, then by experiment, so that the tables can be printed at any
-time. RUNS/sentence_caches can be deleted at the end.
+fraction of the data, the fraction is in these names before the seed. The weights of a finished run are deleted, and so
+is its archive unless --keep-archives is given. A finished run is not trained again; an unfinished run starts from the
+beginning. Runs are ordered by seed, then by experiment, so that the tables can be printed at any time.
+RUNS/sentence_caches can be deleted at the end.
 """
 
 
@@ -132,12 +135,12 @@ def experiments(args: argparse.Namespace) -> list[Experiment]:
     return [EXPERIMENTS[name] for name in args.experiments]
 
 
-def train(run: Run) -> tuple[Run, float]:
+def train(run: Run, *options: str) -> tuple[Run, float]:
     """Train one run in its own process, which may fail. Return the run and its seconds of CPU time."""
     run.path().parent.mkdir(parents=True, exist_ok=True)
     with run.path(".log").open("w") as log:
         process = subprocess.Popen(
-            run.command(),
+            [*run.command(), *options],
             cwd=CONFIGS.parent,
             env={**os.environ, "OMP_NUM_THREADS": "1"},  # the tensors are too small for threads
             stdin=subprocess.PIPE,  # closes when this process ends, which ends the run
@@ -149,14 +152,14 @@ def train(run: Run) -> tuple[Run, float]:
     return run, usage.ru_utime + usage.ru_stime
 
 
-def train_all(runs: Sequence[Run], jobs: int) -> int:
+def train_all(runs: Sequence[Run], jobs: int, *options: str) -> int:
     """Train the unfinished runs, `jobs` at a time, and print the result of each. Return the number of failed runs."""
     failed = 0
     todo = [run for run in runs if run.score() is None]
     pool = ThreadPoolExecutor(jobs)
     try:
         with tqdm(total=len(runs), initial=len(runs) - len(todo), unit="run", dynamic_ncols=True) as progress:
-            for future in as_completed([pool.submit(train, run) for run in todo]):
+            for future in as_completed([pool.submit(train, run, *options) for run in todo]):
                 run, seconds = future.result()
                 score = run.score()
                 failed += score is None
@@ -229,6 +232,7 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="default: 1 2 3")
     parser.add_argument("--jobs", type=int, default=1, help="the number of runs at a time, one core each; default: 1")
+    parser.add_argument(KEEP, action="store_true", help="keep the archive of each run, model.tar.gz, with its weights")
     parser.add_argument("--table", action="store_true", help="train nothing; print the tables of the finished runs")
     args = parser.parse_args(arguments)
     args.runs = args.runs.resolve()
@@ -238,7 +242,8 @@ def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
 def main(arguments: Optional[list[str]] = None) -> int:
     """Train the unfinished runs and print the tables. Return 1 if a run failed."""
     args = parse(arguments)
-    failed = 0 if args.table else train_all(grid(args), args.jobs)
+    options = [KEEP] if args.keep_archives else []
+    failed = 0 if args.table else train_all(grid(args), args.jobs, *options)
     for table in tables(args):
         print(*table.lines(), sep="\n")
     return 1 if failed else 0

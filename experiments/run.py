@@ -19,6 +19,7 @@ from elmo_plugin.analysis import read_layer_weights
 from elmo_plugin.common import atomic_file
 
 CONFIGS = Path(__file__).resolve().parents[1] / "training_configs"
+KEEP = "--keep-archives"
 DONE = "grid.json"
 """The file that marks a finished run; it is written last."""
 TASKS = {
@@ -33,12 +34,13 @@ TASKS = {
 class Task(NamedTuple):
     """What a config says about its task.
 
-    `data` is the path of the training data, in which `$NAME` stands for an environment variable. `train` and the
-    fields after it are those of `grid` (training_configs/lib/experiment.libsonnet).
+    `data` and `dev_data` are the paths of the data, in which `$NAME` stands for an environment variable. `train` and
+    the fields after it are those of `grid` (training_configs/lib/experiment.libsonnet).
     """
 
     metric: str
     data: str
+    dev_data: str
     train: Optional[int]
     dev: Optional[int]
     epochs: int
@@ -47,9 +49,20 @@ class Task(NamedTuple):
 
     def sentences(self) -> list[str]:
         """Return the sentences or texts of the training data that the task takes."""
-        source = Path(os.path.expandvars(self.data))
+        return self._first(self.data, self.train)
+
+    def dev_sentences(self) -> list[str]:
+        """Return the sentences or texts of the development set that the task takes."""
+        return self._first(self.dev_data, self.dev)
+
+    def write(self, sentences: list[str], file: Path) -> None:
+        """Write sentences or texts in the form of the corpus."""
+        file.write_text(self.separator.join(sentences) + self.separator, encoding="utf-8")
+
+    def _first(self, data: str, number: Optional[int]) -> list[str]:
+        source = Path(os.path.expandvars(data))
         text = re.sub(rb"(?m)^\s+$", b"", source.read_bytes()).decode()  # blank lines of WNUT-17 contain a tab
-        return [part for part in text.split(self.separator) if part.strip()][: self.train]
+        return [part for part in text.split(self.separator) if part.strip()][:number]
 
     def train_size(self) -> int:
         """Return the number of sentences or texts that the task takes for training."""
@@ -64,7 +77,8 @@ def read_tasks(*configs: Path) -> list[Task]:
     """
     files = [*configs, *(CONFIGS / "lib").glob("*.libsonnet")]
     variables = {name for file in files for name in re.findall(r"std\.extVar\('(\w+)'\)", file.read_text("utf-8"))}
-    fields = "config.grid { metric: config.trainer.validation_metric, data: config.train_data_path }"
+    paths = "data: config.train_data_path, dev_data: config.validation_data_path"
+    fields = f"config.grid {{ metric: config.trainer.validation_metric, {paths} }}"
     snippet = f"[{fields} for config in [{', '.join(f'import {json.dumps(str(config))}' for config in configs)}]]"
     found = json.loads(evaluate_snippet("tasks", snippet, ext_vars={name: f"${name}" for name in variables}))
     return [Task(**{**task, "metric": task["metric"].removeprefix("+")}) for task in found]
@@ -131,12 +145,14 @@ def config(run: Run) -> str:
     """
     task, caches = run.facts(), run.runs / "sentence_caches" / run.task
     fraction = second = ""
+    data, most_dev = {}, task.dev
     if run.fraction < 1:
+        data["train"] = str(run.path(".train"))
         fraction = f"""\
-  data+:: {{ train: {json.dumps(str(run.path(".train")))} }},
   data_loader+: {{ batches_per_epoch: std.ceil({task.train_size()} / $.batch_size) }},
 """
-    if run.second_dev().exists():
+    if run.second_dev().exists():  # read whole, by the reader that also reads the first one, which is cut in its file
+        data["dev"], most_dev = str(run.path(".dev")), None
         second = f"""\
   test_data_path: {json.dumps(str(run.second_dev()))},
   evaluate_on_test: true,
@@ -150,8 +166,9 @@ def config(run: Run) -> str:
     local precision = if std.objectHasAll($.elmo, 'precision') then '-' + $.elmo.precision else '',
     sentence_cache: {json.dumps(f"{caches}-")} + std.md5(std.toString($.bilm.keys)) + precision,
   }},
+  data+:: {json.dumps(data)},
   dataset_reader+: {{ max_instances: {json.dumps(task.train)} }},
-  validation_dataset_reader: $.dataset_reader {{ max_instances: {json.dumps(task.dev)} }},
+  validation_dataset_reader: $.dataset_reader {{ max_instances: {json.dumps(most_dev)} }},
 {fraction}{second}}}
 """
 
@@ -161,9 +178,9 @@ def write_sample(run: Run) -> None:
 
     All variants of a seed get the same sentences, and a larger fraction contains the smaller ones.
     """
-    sentences, separator = run.facts().sentences(), run.facts().separator
+    sentences = run.facts().sentences()
     random.Random(run.seed).shuffle(sentences)
-    run.path(".train").write_text(separator.join(sentences[: run.size()]) + separator, encoding="utf-8")
+    run.facts().write(sentences[: run.size()], run.path(".train"))
 
 
 def prepare(run: Run) -> Params:
@@ -173,11 +190,13 @@ def prepare(run: Run) -> Params:
     file.write_text(config(run), encoding="utf-8")
     if run.fraction < 1:
         write_sample(run)
+    if run.second_dev().exists():
+        run.facts().write(run.facts().dev_sentences(), run.path(".dev"))
     return Params.from_file(file, ext_vars={"TASK": ""})
 
 
-def train(run: Run) -> None:
-    """Train a run. Afterwards its folder has AllenNLP's files without the weights, and
+def train(run: Run, keeps_archive: bool = False) -> None:
+    """Train a run. Afterwards its folder has AllenNLP's files without the weights, or with the archive alone, and
 
     - `layer_weights.json`, which reports read instead of the weights;
     - `grid.json`, written last: `task`, `variant`, `seed`, `fraction` and `metric`, whose best value is the score.
@@ -188,8 +207,8 @@ def train(run: Run) -> None:
     train_model(prepare(run), folder, force=True, file_friendly_logging=True)
     mixes = {place: mix._asdict() for place, mix in (read_layer_weights(folder) or {}).items()}
     (folder / "layer_weights.json").write_text(json.dumps(mixes), encoding="utf-8")
-    for file in [*folder.glob("*.th"), folder / "model.tar.gz"]:  # the weights of all runs are gigabytes
-        file.unlink()
+    for file in [*folder.glob("*.th"), *([] if keeps_archive else [folder / "model.tar.gz"])]:
+        file.unlink()  # the weights of all runs are gigabytes
     _, *values = run
     done = {**dict(zip(run._fields[1:], values, strict=True)), "metric": run.facts().metric}
     with atomic_file(folder / DONE) as partial:
@@ -209,5 +228,5 @@ def end_with_parent() -> None:
 if __name__ == "__main__":
     end_with_parent()
     import_plugins()  # the models of allennlp-models
-    runs, task, variant, seed, fraction = sys.argv[1:]
-    train(Run(Path(runs), task, variant, int(seed), float(fraction)))
+    runs, task, variant, seed, fraction, *options = sys.argv[1:]
+    train(Run(Path(runs), task, variant, int(seed), float(fraction)), keeps_archive=KEEP in options)

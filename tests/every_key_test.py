@@ -155,7 +155,7 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[
             ("LayerMix", "learned_function"): mix,
             **{("InitialState", name): state for name in ("zero", "warm", "carried")},
             ("LmSoftmax", "full"): Component({}, softmax, scored),
-            ("LmSoftmax", "adaptive"): Component({"cutoffs": [5]}, softmax, scored),
+            ("LmSoftmax", "adaptive"): Component({"div_value": 2.0}, softmax, scored),
             ("LmSoftmax", "sampled"): Component({"n_samples": 4}, softmax, scored),
             ("Metric", "bidirectional_perplexity"): Component(),
             ("TrainerCallback", "exact_resume"): Component({}, in_run),

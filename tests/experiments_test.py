@@ -1,6 +1,7 @@
 """The programs of `experiments/`: the grid on the demos and for one epoch, and what prepares or scores data."""
 
 import argparse
+import functools
 import json
 import re
 import shlex
@@ -16,6 +17,7 @@ from allennlp.data import Vocabulary
 from allennlp.models import Model
 
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
+from elmo_plugin.models import ElmoClassifier
 from elmo_plugin.text import batch_to_ids
 from experiments import grid, how_much_text
 from experiments import run as grid_run
@@ -107,11 +109,12 @@ def test_every_config_of_a_corpus_is_a_task_of_the_programs_and_of_the_variable(
 @pytest.mark.slow
 def test_what_a_task_is_stands_in_its_config_and_needs_no_variable_of_the_environment() -> None:
     facts = {name: read_task(TASKS[name]) for name in ("litbank_events", "ag_news", "conll2003_ner", "ud_parsing")}
-    litbank = ("f1-measure-EVENT", "$LITBANK/train.tsv", 5263, 935, 4, 3, "\n\n")
+    litbank = ("f1-measure-EVENT", "$LITBANK/train.tsv", "$LITBANK/dev.tsv", 5263, 935, 4, 3, "\n\n")
     assert facts["litbank_events"] == litbank
-    assert facts["ag_news"] == ("accuracy", "$AG_NEWS/train.csv", 1000, 2000, 15, 5, "\n")
-    assert facts["conll2003_ner"] == ("f1-measure-overall", "$CONLL2003/train.txt", None, None, 30, 5, "\n\n")
-    assert facts["ud_parsing"] == ("LAS", "$UD_EWT/train.conllu", 2000, 2001, 15, 3, "\n\n")
+    assert facts["ag_news"] == ("accuracy", "$AG_NEWS/train.csv", "$AG_NEWS/dev.csv", 1000, 2000, 15, 5, "\n")
+    conll = ("f1-measure-overall", "$CONLL2003/train.txt", "$CONLL2003/dev.txt", None, None, 30, 5, "\n\n")
+    assert facts["conll2003_ner"] == conll
+    assert facts["ud_parsing"] == ("LAS", "$UD_EWT/train.conllu", "$UD_EWT/dev.conllu", 2000, 2001, 15, 3, "\n\n")
 
 
 @pytest.mark.slow
@@ -152,17 +155,34 @@ def test_a_failed_run_stops_no_other_and_only_unfinished_runs_are_trained_again(
 
 
 @pytest.mark.slow
-def test_a_run_writes_what_reports_read_and_no_weights(tmp_path: Path) -> None:
-    """It trains on a fraction of the data for as many steps, and is scored on a second development set, too."""
+@pytest.mark.parametrize("keeps_archive", [False, True])
+def test_a_run_writes_what_reports_read_and_no_weights(
+    keeps_archive: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It trains on a fraction of the data for as many steps, and all of a second development set is scored, too."""
+    fields = "grid+:: { train: 20, dev: 4, epochs: 1, patience: 3 }"
+    monkeypatch.setitem(TASKS, "demo_reviews", task_config(tmp_path / "cut", "classify/demo", fields))
     source = (ROOT / "training_configs/classify/demo/dev.csv").read_text(encoding="utf-8").splitlines()
-    (tmp_path / "demo_reviews.dev2").write_text("\n".join(source[:3]), encoding="utf-8")
+    (tmp_path / "demo_reviews.dev2").write_text("\n".join(source[-7:]), encoding="utf-8")
     run = Run(tmp_path, "demo_reviews", "your_bilm", 3, 0.1)
-    grid_run.train(run)
+    evaluated: list[int] = []
+    forward = ElmoClassifier.forward
+
+    def counted(self: ElmoClassifier, *args: Any, **kwargs: Any) -> Any:
+        output = forward(self, *args, **kwargs)
+        evaluated.extend([len(output["probs"])] * (not self.training))
+        return output
+
+    monkeypatch.setattr(ElmoClassifier, "forward", functools.wraps(forward)(counted))
+    grid_run.train(run, keeps_archive)
+    assert sum(evaluated) == 4 + 7
     place = {"task": "demo_reviews", "variant": "your_bilm", "seed": 3, "fraction": 0.1, "metric": "accuracy"}
     assert json.loads((run.path() / "grid.json").read_text()) == place
     metrics = json.loads((run.path() / "metrics.json").read_text())
     assert json.loads((run.path() / "layer_weights.json").read_text()).keys() == {"input", "output"}
-    assert not [*tmp_path.rglob("*.th"), *tmp_path.rglob("*.tar.gz")]
+    assert [path.name for path in tmp_path.rglob("*") if path.suffix in (".th", ".gz")] == [
+        "model.tar.gz"
+    ] * keeps_archive
     config = json.loads((run.path() / "config.json").read_text())
     assert config["data_loader"]["batches_per_epoch"] == 3  # 20 texts in batches of 8
     scores = [100 * metrics[name] for name in ("best_validation_accuracy", "test_accuracy")]

@@ -2,6 +2,7 @@
 
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 import zipfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import allennlp
 import pytest
+from allennlp.common import Params
 from allennlp.common.util import import_module_and_submodules
 
 import elmo_plugin
@@ -20,6 +22,7 @@ IMPORTED = """
 import os, sys
 from allennlp.common.plugins import import_plugins
 from allennlp.common.registrable import Registrable
+from allennlp.common import Params
 from allennlp.common.util import import_module_and_submodules
 
 def registered():
@@ -131,3 +134,25 @@ def test_the_start_up_file_is_in_the_wheel_and_in_an_editable_install(wheels: li
     for wheel in wheels:
         names = zipfile.ZipFile(wheel).namelist()
         assert {"elmo_plugin.pth", "elmo_plugin_startup.py"} <= {*names}
+
+
+@pytest.mark.slow
+def test_the_pages_that_errors_name_and_the_configs_for_pretraining_are_in_the_wheel(wheels: list[Path]) -> None:
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "elmo_plugin").rglob("*.py")]
+    pages = {page for source in sources for page in re.findall(r"installed\('(docs/[\w/.-]+)'\)", source)}
+    configs = [path for path in (ROOT / "training_configs/pretrain").rglob("*.jsonnet")]
+    assert {"docs/extend.md", "docs/guides/old-configs.md"} <= pages and len(configs) > 5
+    wanted = {*pages, *(str(path.relative_to(ROOT)) for path in configs)}
+    assert {f"elmo_plugin/{name}" for name in wanted} <= {*zipfile.ZipFile(wheels[0]).namelist()}
+
+
+def test_a_config_of_the_package_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LM_TRAIN", "train-*")
+    monkeypatch.setenv("LM_HELDOUT", "heldout")
+    for name in ("bilm_tiny", "training_configs/pretrain/bilm_tiny.jsonnet"):
+        assert Params.from_file(name)["train_data_path"] == "train-*"
+    Path("bilm_tiny").write_text("{ mine: 1 }")
+    assert Params.from_file("bilm_tiny")["mine"] == 1
+    with pytest.raises(FileNotFoundError, match="bilm_tinny"):
+        Params.from_file("bilm_tinny")

@@ -248,3 +248,14 @@ def test_the_quick_help_is_that_of_allennlps_parser(monkeypatch: pytest.MonkeyPa
     del lines["checklist"]  # a stub where its package is missing
     for name, line in command_line.OF_ALLENNLP.items():
         assert lines.get(name, line).startswith(line.rstrip("."))
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), [("push-to-hf", "hf upload USER/NAME"), ("elmo", "embed-corpus INPUT OUTPUT")]
+)
+def test_a_command_that_is_gone_names_the_way_that_works(
+    name: str, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command_line.answer("elmo-plugin", [name, "-n", "x"])
+    assert way in capsys.readouterr().err

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from allennlp.commands.train import train_model
 from allennlp.common import Lazy, Params
+from allennlp.data import DatasetReader
 from allennlp.models.archival import load_archive
 from allennlp.predictors import Predictor
 
@@ -26,7 +27,7 @@ NOT_RUN = {
     "'validation_metric': expected",  # of the command line, see commands/console_test.py,
     "not found; check the name",
     "name a predictor that needs no model of spaCy",
-    "see docs/guides/old-configs.md",  # see old_configs_test.py,
+    "guides/old-configs.md",  # see old_configs_test.py,
     "the vocabulary is not sorted by count",  # logged, see pretraining/word_order_test.py,
     "of the tokens are not in the vocabulary",  # printed by `evaluate`, see pretraining/perplexity_test.py,
     "looks untokenized",  # logged, see text/raw_text_test.py,
@@ -72,6 +73,11 @@ def reader_with(text: str, **keys: Any) -> dict[str, Any]:
     return {"dataset_reader": READER | keys, "train_data_path": "other.conll"}
 
 
+def override(overrides: dict[str, Any]) -> None:
+    Path("config.json").write_text('{"trainer": {}}')
+    Params.from_file("config.json", overrides)
+
+
 def embed(output: str) -> None:
     run_command(f"elmo-plugin embed-corpus text.txt {output} --bilm english-tiny")
 
@@ -102,13 +108,19 @@ def exported(name: str, text: str, replacement: str) -> None:
 
 
 MISTAKES: dict[str, Callable[[], object]] = {
-    "not in acceptable choices for": lambda: train(dataset_reader=READER | {"type": "colum_tags"}),
+    "not in acceptable choices for": lambda: DatasetReader.from_params(Params({"type": "??"})),
+    "expected the name of a": lambda: train(dataset_reader=READER | {"type": "colum_tags"}),
     "is not a registered name for 'Predictor'": lambda: Predictor.by_name("tagger"),
     "Experiment specified a GPU but none is available": lambda: train(trainer=TRAINER | {"cuda_device": 77}),
     "'cuda_device': expected": lambda: elmo_plugin.load("english-tiny", cuda_device=77),
     "expected a key of": lambda: train(model=tagger_with(droput=0.1)),
+    "expected one of the config's blocks": lambda: override({"training.num_epochs": 2}),
+    "got no such key": lambda: train(model={key: TAGGER[key] for key in ("type", "elmo")}),
+    "expected a config, got": lambda: Params.from_file("config.yaml"),
+    "expected a folder for the run, got a file": lambda: train("tags.conll"),
+    "wandb to be installed": lambda: train(trainer=TRAINER | {"callbacks": ["wandb"]}),
     "expected a number, got": lambda: train(model=tagger_with(dropout="0.5")),
-    "'encoder.input_size': expected": lambda: train(model=TAGGER | {"encoder": TAGGER["encoder"] | {"input_size": 7}}),
+    "encoder.input_size': expected": lambda: train(model=TAGGER | {"encoder": TAGGER["encoder"] | {"input_size": 7}}),
     "'elmo_indexer': expected a token indexer": lambda: train(
         dataset_reader=READER | {"token_indexers": {"tokens": "single_id"}}
     ),
@@ -172,6 +184,7 @@ def test_a_mistake_prints_its_heading(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     leave_hub()
     Path("tags.conll").write_text(TAGGED, encoding="utf-8")
+    Path("config.yaml").touch()
     Path("text.txt").write_text("One sentence .\nAnd another .\n", encoding="utf-8")
     with pytest.raises((Exception, SystemExit)) as raised:
         MISTAKES[heading]()

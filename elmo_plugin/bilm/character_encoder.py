@@ -9,7 +9,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Highway
 from torch import Tensor, nn
 
-from elmo_plugin.bilm.sizes import CharCnnOptions
+from elmo_plugin.bilm.sizes import ACTIVATIONS, CharCnnOptions
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder
 from elmo_plugin.lstm import Linear, linear
 from elmo_plugin.text import (
@@ -48,7 +48,7 @@ class CharCnn(nn.Module):
         self.convolutions = nn.ModuleList(
             Convolution(options.embedding_dim, channels, kernel_size=width) for width, channels in options.filters
         )
-        self.activation = {"relu": torch.relu, "tanh": torch.tanh}[options.activation]
+        self.activation = ACTIVATIONS[options.activation]
         self.highways = Highway(options.n_filters, options.n_highway)
         self.highways._layers = nn.ModuleList(
             Linear(options.n_filters, 2 * options.n_filters) for _ in range(options.n_highway)

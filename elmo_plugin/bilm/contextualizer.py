@@ -10,6 +10,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm.registered import build_registered
 from elmo_plugin.bilm.token_encoder import TokenTable
+from elmo_plugin.common import installed
 from elmo_plugin.lstm import LstmState
 
 
@@ -43,7 +44,7 @@ def sizes_of(encoder: Seq2SeqEncoder) -> Sizes:
     except (NotImplementedError, AttributeError) as error:
         raise ConfigurationError(
             f"'contextualizer': expected {type(encoder).__name__} to define get_input_dim, get_output_dim and "
-            "is_bidirectional; see docs/extend.md"
+            f"is_bidirectional; see {installed('docs/extend.md')}"
         ) from error
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Optional
 
+import torch
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm.option import Block, Option
@@ -27,7 +28,8 @@ MOST_CLIP = 1e30
 MOST_ROWS = 2**28
 """The most words and the largest width."""
 
-ACTIVATIONS = ("relu", "tanh")
+ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
+"""The activations of bilm-tf, which could not read a file that names another one."""
 WORD_MARKS = ("<oov>",)
 CHARACTER_MARKS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")
 """Entries that the vocabularies of ELMoForManyLangs must contain."""
@@ -334,7 +336,10 @@ class BiLMOptions(Block):
         return super().from_dict(block)
 
     def check(self) -> None:
-        """Raise `ConfigurationError` for two token encoders, and for a boundary that has no row."""
+        """Raise `ConfigurationError` for two token encoders, a boundary without a row, and LSTMs outside `lstm`.
+
+        Only the last layer of a contextualizer is used, but an `elmo_lstm` returns all of its layers.
+        """
         encoders = {"char_cnn": self.char_cnn, "lexicon": self.many_langs, "token_encoder": self.token_encoder}
         given = [key for key, options in encoders.items() if options is not None]
         if len(given) > 1:
@@ -342,4 +347,10 @@ class BiLMOptions(Block):
         if self.boundary_ids != BOUNDARY_IDS and max(self.boundary_ids) > (self.n_tokens_vocab or MOST_ROWS):
             raise ConfigurationError(
                 f"'boundary_ids': expected ids from 1 to 'n_tokens_vocab', got {list(self.boundary_ids)}"
+            )
+        contextualizer = self.contextualizer or {}
+        if contextualizer.get("type") == "elmo_lstm" and contextualizer.get("num_layers") != 1:
+            raise ConfigurationError(
+                "'contextualizer': expected the sizes of an 'elmo_lstm' in 'lstm', which describes its layers, got "
+                f"{dict(contextualizer)}; leave 'contextualizer' out"
             )

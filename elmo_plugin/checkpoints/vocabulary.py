@@ -16,7 +16,7 @@ from allennlp.data import Vocabulary
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
 from elmo_plugin.checkpoints.confined import ALLOWANCE, GROWTH
 from elmo_plugin.checkpoints.files import FileKind, file_kind
-from elmo_plugin.common import atomic_file
+from elmo_plugin.common import atomic_file, installed
 
 VOCABULARY = "vocabulary.txt"
 """The name of the vocabulary file that we write beside the weights."""
@@ -166,7 +166,7 @@ def with_task_vocabulary(checkpoint: Checkpoint, vocab: Vocabulary) -> Checkpoin
     raise ConfigurationError(
         f"'vocabulary': expected a namespace with the {rows} words that the biLM reads, in their order and with "
         f"'{BEGIN}' and '{END}', got {', '.join(sorted(namespaces))}; use the biLM's own vocabulary file, see "
-        "docs/guides/files.md"
+        f"{installed('docs/guides/files.md')}"
     )
 
 

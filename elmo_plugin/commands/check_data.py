@@ -37,12 +37,10 @@ def run(args: argparse.Namespace) -> None:
     from allennlp.common import Params
 
     from elmo_plugin.analysis import data_check_page
-    from elmo_plugin.commands.console import print_page, refuse_folder, refuse_no_object
+    from elmo_plugin.commands.console import print_page
     from elmo_plugin.models import check_data
 
-    refuse_folder(args.config)
     config = Params.from_file(args.config, args.overrides or "")
-    refuse_no_object(config)
     checked = check_data(config, args.sentences)
     print_page(data_check_page(args.config, checked), "data.md")
     if checked.failures:

@@ -19,7 +19,6 @@ OF_ALLENNLP = {
     "find-lr": "Find a learning rate range.",
     "predict": "Use a trained model to make predictions.",
     "print-results": "Print results from allennlp serialization directories to the console.",
-    "push-to-hf": "Push a model to the Hugging Face Hub.",
     "test-install": "Test AllenNLP installation.",
     "train": "Train a model.",
 }
@@ -28,9 +27,11 @@ OF_ALLENNLP = {
 
 REMOVED = {
     "elmo": "the command 'elmo' was removed in AllenNLP 1.0; this one takes the same arguments: elmo-plugin "
-    "embed-corpus INPUT OUTPUT --all | --top | --average (add --format hdf5 unless OUTPUT ends in .hdf5)"
+    "embed-corpus INPUT OUTPUT --all | --top | --average (add --format hdf5 unless OUTPUT ends in .hdf5)",
+    "push-to-hf": "AllenNLP's 'push-to-hf' was written for an older huggingface_hub; type: hf upload USER/NAME FOLDER; "
+    "for a biLM, elmo-plugin convert-elmo FROM FOLDER --to hub writes the folder",
 }
-"""Commands of earlier releases of AllenNLP, and what to type instead."""
+"""Commands of AllenNLP's that are gone or no longer work, and what to type instead."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -14,20 +14,18 @@ from traceback import walk_tb
 from typing import Any, Optional
 
 from allennlp.commands import ArgumentParserWithDefaults
-from allennlp.common import FromParams, Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
-from allennlp.modules.token_embedders import TokenCharactersEncoder
 from allennlp.predictors import Predictor
 from tqdm import tqdm
 
 from elmo_plugin.commands.command_line import REMOVED
-from elmo_plugin.common import printable
+from elmo_plugin.common import installed, printable
 from elmo_plugin.compat import replace_name, replaces
 from elmo_plugin.embedding import Embedder, load
 
-OLD_CONFIGS = "see docs/guides/old-configs.md"
+OLD_CONFIGS = f"see {installed('docs/guides/old-configs.md')}"
 SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (ConfigurationError, ""),
     (OSError, ""),
@@ -35,8 +33,8 @@ SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (RuntimeError, "(RUNTIME|STATIC) ERROR: "),  # jsonnet's messages about a config
     (RuntimeError, "config file .* does not exist, unable to archive"),  # the folder of a run was deleted
     (TypeError, "Expected .* to be "),  # AllenNLP's message about a value of the wrong type
-    (TypeError, r"(Model|DatasetReader)\.__init__\(\) got an unexpected keyword"),
-    (ValueError, "overrides (for|dict) |batch_size must be |Using AMP requires "),
+    (ValueError, r"'[\w.]+': |overrides (for|dict) |Using AMP requires "),
+    (RuntimeError, r"'[\w.]+': "),  # of a block of a config, see `compat/configs.py`
     (UnicodeDecodeError, ""),
     (InvalidTagSequence, ""),
 )
@@ -49,6 +47,7 @@ HINTS = (
     (r"metric_name must start with", "write validation_metric: '+accuracy' or '-loss'"),
     (r"Using AMP requires", "leave 'use_amp' out; 'precision' is the number type of a biLM on any device"),
     (r"STATIC ERROR: 1:", """--overrides takes JSON between single quotes: -o '{"trainer.num_epochs": 2}'"""),
+    (r"STATIC ERROR: ", "a config is written in JSON or jsonnet: { key: value, … }"),
     (r"spacy-models", "name a predictor that needs no model of spaCy: --predictor elmo_tagger, or elmo_classifier"),
     (
         r"codec can't decode byte 0xf[ef] in position 0",
@@ -56,20 +55,6 @@ HINTS = (
     ),
     (r"codec can't decode byte", "expected UTF-8; convert the file, for example with iconv -f WINDOWS-1252 -t UTF-8"),
     (r"not a gzip file", "expected the folder or the model.tar.gz that `train` wrote, then the data"),
-    # Keys from before AllenNLP 1.0, as in its NER config of 2019.
-    (
-        r""""data_loader" is required|TrainModel: .*iterator|data_loader\.type""",
-        f"the old 'iterator' is gone: {OLD_CONFIGS}",
-    ),
-    (r'"token_embedders" is required', f"put the embedders into token_embedders: {{ … }}: {OLD_CONFIGS}"),
-    (r"izerApplicator|(initial|regular)izer': expected an object", f"write {{ regexes: [[…]] }}: {OLD_CONFIGS}"),
-    (r"sorting_keys", f"it has names of fields now, and can be left out: {OLD_CONFIGS}"),
-    (r"'([\w.]*\.)?constraint_type'", f"it is 'label_encoding' now: {OLD_CONFIGS}"),
-    (r"'trainer\.num_serialized_models_to_keep'", f"it is in 'checkpointer' now: {OLD_CONFIGS}"),
-    (r"'lazy'", f"readers read as the data loader asks: leave it out: {OLD_CONFIGS}"),
-    (r'"matrix_attention" is required', f"'similarity_function' is 'matrix_attention' now: {OLD_CONFIGS}"),
-    (r"elmo_token_embedder_multilang not in", f"it is gone; 'elmo' reads one biLM: {OLD_CONFIGS}"),
-    (r"'trainer\.cuda_device': .* got \[", f"several GPUs stand in 'distributed': {OLD_CONFIGS}"),
     (
         r"Incompatible sizes found for parameter",
         "a layer of another size, as for new labels, starts anew with prevent_regexes: ['tag_projection', 'crf', "
@@ -122,18 +107,6 @@ def config_at(path: Path) -> Any:
 def load_bilm(args: argparse.Namespace) -> Embedder:
     """Load the biLM that the arguments name, to embed with all of its layers."""
     return load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
-
-
-def refuse_folder(config: str) -> None:
-    """Raise `ConfigurationError` if the path of a config is a folder: jsonnet would abort the process."""
-    if Path(config).is_dir():
-        raise ConfigurationError(f"'{config}': expected a config, got a folder")
-
-
-def refuse_no_object(config: Params) -> None:
-    """Raise `ConfigurationError` if a config that was read has no keys: AllenNLP asks a list for them, too."""
-    if not isinstance(config.params, dict):
-        raise ConfigurationError(f"the config: expected an object {{ … }}, got {json.dumps(config.params):.80}")
 
 
 def say_written(path: Path, what: str, then: Optional[str]) -> None:
@@ -197,53 +170,28 @@ def is_users_mistake(error: BaseException) -> bool:
     message = str(error).strip()
     is_short = any(isinstance(error, each) and re.match(beginning, message) for each, beginning in SHORT)
     is_missing_package = isinstance(error, ModuleNotFoundError) and error.name in sys.argv
-    return _lacks_predictor(error) or (
-        bool(message) and (is_short or is_missing_package or _is_about_characters(error) or bool(_refused_by(error)))
-    )
+    return _lacks_predictor(error) or (bool(message) and (is_short or is_missing_package))
 
 
 def with_hint(error: BaseException) -> str:
     """Return the message of an error, and what to do about it."""
-    if _is_about_characters(error):
-        return f"{error}: 'character_encoding' needs a vocab_namespace for its embedding; {OLD_CONFIGS}"
     if _lacks_predictor(error):
         return (
             "the model: expected a predictor that reads JSON, got none; name one with --predictor, or in the model's "
-            "`default_predictor`, such as elmo_tagger; see docs/extend.md"
+            "`default_predictor`, such as elmo_tagger; "
+            f"see {installed('docs/extend.md')}"
         )
-    message = _with_path(error) if isinstance(error, TypeError) else _refused_by(error) + str(error).strip()
+    message = str(error).strip()
     for pattern, hint in HINTS:
         if match := re.search(pattern, f"{type(error).__name__}: {message}"):
             return f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
     return message
 
 
-def _is_about_characters(error: BaseException) -> bool:
-    """Return whether an index is beyond an embedding of characters. One beyond any other keeps its traceback."""
-    parts = (frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__))
-    return isinstance(error, IndexError) and any(isinstance(part, TokenCharactersEncoder) for part in parts)
-
-
 def _lacks_predictor(error: BaseException) -> bool:
     """Return whether AllenNLP's base class of predictors, which reads no JSON, was asked to."""
     last = [frame.f_code for frame, _ in walk_tb(error.__traceback__)][-1:]
     return isinstance(error, NotImplementedError) and last == [Predictor._json_to_instance.__code__]
-
-
-def _refused_by(error: BaseException) -> str:
-    """Return the path of the block of a config whose constructor refused a value, or nothing for other errors.
-
-    PyTorch's and AllenNLP's constructors refuse values so, such as a negative learning rate.
-    """
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    from_params = FromParams.__dict__["from_params"].__func__.__code__
-    reading = [place for place, frame in enumerate(frames) if frame.f_code is from_params]
-    if not isinstance(error, ValueError | RuntimeError) or not reading:
-        return ""
-    wrappers = {"repaired", "init"}  # those of `compat` around constructors
-    inside = {frame.f_code.co_name for frame in frames[reading[-1] + 1 :]} - wrappers
-    params = frames[reading[-1]].f_locals.get("params")
-    return f"'{params.history.rstrip('.')}': " if inside == {"__init__"} and isinstance(params, Params) else ""
 
 
 def _install_hook() -> None:
@@ -258,27 +206,6 @@ def _install_hook() -> None:
         for handler in logging.getLogger().handlers:
             if isinstance(handler, logging.FileHandler):
                 handler.handle(record)
-        message = with_hint(error)
-        print(f"{program()}: {printable(message)}", file=sys.stderr)
-        # The causes say why a value fits no type of a `Union`.
-        cause = error.__cause__ if message.startswith("Failed to construct argument") else None
-        while cause is not None:
-            print(f"  {type(cause).__name__}: {printable(str(cause))}", file=sys.stderr)
-            cause = cause.__cause__
+        print(f"{program()}: {printable(with_hint(error))}", file=sys.stderr)
 
     replace_name(sys, "excepthook", excepthook)
-
-
-def _with_path(error: TypeError) -> str:
-    """Return AllenNLP's message about a value of the wrong type with the path of its key and the value.
-
-    Both are in the variables of the innermost functions that read the config.
-    """
-    message = str(error).strip()
-    expected = re.match(r"Expected ([\w.]+) to be (.*?)\.?$", message)
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    blocks = [frame.f_locals["params"] for frame in frames if isinstance(frame.f_locals.get("params"), Params)]
-    if not expected or not blocks or "popped_params" not in frames[-1].f_locals:
-        return message
-    value = frames[-1].f_locals["popped_params"]
-    return f"'{blocks[-1].history}{expected[1]}': expected {expected[2]}, got {value!r}"

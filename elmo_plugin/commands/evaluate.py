@@ -9,6 +9,7 @@ from typing import Any
 
 from allennlp.commands import evaluate
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.params import parse_overrides, with_overrides
 from allennlp.common.util import dump_metrics
 
 from elmo_plugin.checkpoints import bundled_names, unfinished_run
@@ -38,9 +39,23 @@ def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
         if output:
             dump_metrics(output, metrics)
     else:
-        metrics = original(*args, **kwargs)
-        if not names_our_components(config_at(Path(source))):
-            return metrics
+        config = config_at(Path(source))
+        if not names_our_components(config):
+            return original(*args, **kwargs)
+        overrides = given.get("cmd_overrides") or "{}"
+        config = with_overrides(
+            config, parse_overrides(overrides if isinstance(overrides, str) else json.dumps(overrides))
+        )
+        if config["model"].get("type") == "bilm" and not given.get("batch_weight_key"):
+            given["batch_weight_key"] = "n_tokens"  # AllenNLP's mean is of batches; this is that of the perplexity
+        metrics = original(**given)
+        key = "validation_dataset_reader" if config.get("validation_dataset_reader") else "dataset_reader"
+        if most := config[key].get("max_instances"):
+            print(
+                f"note: only the first {most:,} instances of {text} are evaluated ('{key}.max_instances' of the run); "
+                f"""-o '{{"{key}.max_instances": null}}' evaluates all""",
+                file=sys.stderr,
+            )
     if (unknown := metrics.get("oov_rate", 0)) > MOST_UNKNOWN:
         print(
             f"warning: {unknown:.0%} of the tokens are not in the vocabulary: is {text} tokenized, and in the language "

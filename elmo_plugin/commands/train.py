@@ -14,14 +14,13 @@ from os import PathLike
 from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
 from traceback import walk_tb
-from typing import Any, NoReturn, Optional, Union
+from typing import Any, NoReturn, Union
 
 from allennlp.commands import train
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived
 from allennlp.models.archival import CONFIG_NAME
-from allennlp.training import GradientDescentTrainer
 from allennlp.training.util import create_serialization_dir
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 from tqdm import tqdm
@@ -32,19 +31,15 @@ from elmo_plugin.commands.console import (
     is_command,
     is_users_mistake,
     program,
-    refuse_folder,
-    refuse_no_object,
     say_written,
 )
 from elmo_plugin.common import (
     Stopped,
     at_least,
     atomic_file,
-    check_keys,
-    check_value,
+    check_config,
     names_our_components,
     on_stop_signal,
-    unknown_keys,
 )
 from elmo_plugin.compat import replaces
 from elmo_plugin.models import doubtful_columns
@@ -54,11 +49,6 @@ logger = logging.getLogger(__name__)
 
 STOPS = {code: number for number in (SIGINT, SIGTERM) for code in (-number, 128 + number)}
 """The stop signal that each exit code of a process means."""
-GIVEN_TO_TRAINER = (
-    *("model", "serialization_dir", "data_loader", "validation_data_loader"),
-    *("local_rank", "world_size", "distributed"),
-)
-"""The arguments of AllenNLP's trainer that are no keys of its config."""
 PREDICTORS = {
     "elmo_tagger": "",
     "elmo_classifier": "",
@@ -85,11 +75,14 @@ def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     """
     given = inspect.signature(original).bind(*args, **kwargs).arguments
     params, folder = given["params"], given["serialization_dir"]
-    refuse_no_object(params)
     if not names_our_components(params.params):
         return original(*args, **kwargs)
     given["params"] = _ConfigOfRun(params.params, params.history)
-    _check_trainer(params.params.get("trainer"))
+    if not_a_folder := next((path for path in (Path(folder), *Path(folder).parents) if path.is_file()), None):
+        raise ConfigurationError(f"'{not_a_folder}': expected a folder for the run, got a file")
+    check_config(params.params)
+    trainer = params.params.get("trainer")
+    at_least(1, **{"trainer.num_epochs": trainer.get("num_epochs") if isinstance(trainer, dict) else None})
     for doubt in chain(_needs_validation(params.params), doubtful_columns(params.params)):
         logger.warning("%s", doubt)
     # Each process of a distributed run imports anew what the config needs.
@@ -135,21 +128,6 @@ def _needs_validation(config: dict[str, Any]) -> Iterator[str]:
             f"{names}: expected 'validation_data_path', got none; so training neither stops early nor picks the best "
             "epoch, and the model is that of the last one"
         )
-
-
-def _check_trainer(trainer: Any) -> None:
-    """Raise `ConfigurationError` for a key that AllenNLP's trainer would ignore, or a value that it cannot use."""
-    if not isinstance(trainer, dict) or trainer.get("type", "gradient_descent") != "gradient_descent":
-        return
-    also_read = ("type", "run_sanity_checks")
-    keys = Params({key: value for key, value in trainer.items() if key not in also_read}, "trainer.")
-    build = GradientDescentTrainer.from_partial_objects
-    for message in unknown_keys(GradientDescentTrainer, build, keys, GIVEN_TO_TRAINER):
-        raise ConfigurationError(message)
-    check_keys(GradientDescentTrainer, build, keys)
-    at_least(1, **{"trainer.num_epochs": trainer.get("num_epochs")})
-    # Its annotation also allows a `torch.device`, which no config can hold.
-    check_value("trainer.cuda_device", trainer.get("cuda_device"), Optional[int], "; -1 is the processor")
 
 
 def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], is_distributed: bool) -> Any:
@@ -224,7 +202,6 @@ def train_model_from_file(original: Any, *args: Any, **kwargs: Any) -> Any:
     if not is_command():
         return original(*args, **kwargs)
     given = inspect.signature(original).bind(*args, **kwargs).arguments
-    refuse_folder(given["parameter_filename"])
     folder = Path(given["serialization_dir"])
     is_new = not folder.exists()
     try:

@@ -5,6 +5,7 @@ from elmo_plugin.common.config_keys import (
     MOST,
     Kind,
     at_least,
+    check_config,
     check_keys,
     check_value,
     did_you_mean,
@@ -13,8 +14,8 @@ from elmo_plugin.common.config_keys import (
     names_our_components,
     probability,
     registered_name,
-    unknown_keys,
 )
+from elmo_plugin.common.installed import installed
 from elmo_plugin.common.json_text import parse_json, read_json
 from elmo_plugin.common.labels import labels_not_in_train, labels_of, some_of
 from elmo_plugin.common.made_with import check_made_with
@@ -29,10 +30,12 @@ __all__ = [
     "at_least",
     "atomic_file",
     "atomic_folder",
+    "check_config",
     "check_keys",
     "check_made_with",
     "check_value",
     "did_you_mean",
+    "installed",
     "is_ours",
     "kind_of",
     "labels_not_in_train",
@@ -46,7 +49,6 @@ __all__ = [
     "registered_name",
     "some_of",
     "stop",
-    "unknown_keys",
     "with_memory",
     "without_memory",
 ]

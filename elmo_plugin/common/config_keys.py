@@ -12,13 +12,23 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Optional, Union, get_args, get_origin
 
-from allennlp.common import Lazy, Params, Registrable
+import torch
+from allennlp.common import FromParams, Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.from_params import infer_params
 
+from elmo_plugin.common.installed import installed
+
 PACKAGE = __name__.partition(".")[0]
+CHECKED = (PACKAGE, "allennlp", "allennlp_models")
+"""The packages whose constructors take no other keys than those that they name, also if they have `**kwargs`."""
 MOST = 2**63 - 1
 """The largest integer that torch accepts."""
+MOST_NAMES = 12
+"""A longer list of names is left out where one of them is meant."""
+
+NAMING = ("type", "dataset_reader", "validation_dataset_reader", "tokenizer", "checkpointer", "callbacks")
+"""The keys of a config under which a string is the name of a component."""
 
 Kind = tuple[str, Callable[[Any], bool]]
 """A type of config values: its name in errors, and a test whether a value has it."""
@@ -30,6 +40,34 @@ KINDS: dict[Any, Kind] = {
     str: ("a non-empty string", lambda value: isinstance(value, str | Path) and bool(str(value))),
     type(None): ("null", lambda value: value is None),
 }
+KINDS_OF_ALLENNLP: dict[Any, Kind] = {
+    **KINDS,
+    bool: ("true or false", lambda value: isinstance(value, int)),
+    int: ("a whole number", lambda value: isinstance(value, int)),
+    str: ("a string", lambda value: isinstance(value, str | Path)),
+    torch.device: ("a whole number", lambda value: isinstance(value, int)),
+}
+"""What AllenNLP passes to a constructor of its own."""
+GIVEN = {
+    *("self", "vocab", "serialization_dir", "model", "model_parameters", "reader", "data_path", "local_rank"),
+    *("world_size", "distributed", "batch_weight_key", "data_loader", "validation_data_loader"),
+}
+"""Parameters that AllenNLP's commands pass below the top of a config."""
+AT_TOP = ("distributed", "evaluation", "include_in_archive", "numpy_seed", "pytorch_seed", "random_seed")
+"""The keys of a config that AllenNLP reads before it builds anything."""
+BEFORE_1_0 = {
+    "constraint_type": "it is 'label_encoding' now",
+    "cuda_device": "-1 is the processor, and several GPUs stand in 'distributed'",
+    "elmo_token_embedder_multilang": "it is gone; 'elmo' reads one biLM",
+    "initializer": "write { regexes: [[…]] }",
+    "iterator": "it is 'data_loader' now",
+    "lazy": "readers read as the data loader asks: leave it out",
+    "num_serialized_models_to_keep": "it is 'keep_most_recent_by_count' of 'checkpointer' now",
+    "regularizer": "write { regexes: [[…]] }",
+    "similarity_function": "it is 'matrix_attention' now",
+    "sorting_keys": "it has names of fields now, and can be left out",
+}
+"""Keys and names of configs from before AllenNLP 1.0, and what became of them."""
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
@@ -38,74 +76,124 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     >>> did_you_mean("droput", ["dropout", "encoder"])
     "; did you mean 'dropout'?"
     """
+    if name in BEFORE_1_0:
+        return f"; {BEFORE_1_0[name]}: see {installed('docs/guides/old-configs.md')}"
     nearest = difflib.get_close_matches(name, choices, n=1)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def unknown_keys(
-    cls: type, constructor: Callable[..., Any], params: Params, supplied: Collection[str] = ()
-) -> list[str]:
-    """Return an error message for each key of a config that the constructor does not have.
+def check_config(value: Any, annotation: Any = None, path: str = "") -> None:
+    """Check a config of `train` against the constructors that will get its blocks, before anything is built.
 
-    The message lists the keys that exist, except those in `supplied`, which AllenNLP passes.
+    Raises `ConfigurationError` with the path of the first wrong key, name or value. Two things are left to AllenNLP:
+    what a class of another package does with the values of its keys, and a class that is named by its import path.
+
+    # Parameters
+
+    value : `Any`
+        The config, or a part of it.
+    annotation : `Any`
+        The type of the parameter that gets the part. By default AllenNLP's `TrainModel`, which gets the whole.
+    path : `str`
+        Where the part is in the config, such as `model.elmo`.
     """
-    parameters = infer_params(cls, constructor).items()
-    known = [name for name, each in parameters if name != "self" and each.kind is not each.VAR_KEYWORD]
-    keys = [name for name in known if name not in supplied]
-    expected = f"expected a key of {cls.__name__} ({', '.join(keys) or 'none'}), got an unknown key"
-    return [f"'{params.history}{key}': {expected}{did_you_mean(key, keys)}" for key in params if key not in known]
+    if annotation is None:
+        from allennlp.commands.train import TrainModel  # not at the top: `compat` imports this before AllenNLP works
+
+        annotation, value = TrainModel, {key: each for key, each in value.items() if key not in AT_TOP}
+    annotation = _required(annotation)
+    component = _component(annotation)
+    if component is None:
+        if get_origin(annotation) in (dict, Mapping, list, Sequence) and isinstance(value, Mapping | list):
+            for key, each in value.items() if isinstance(value, Mapping) else enumerate(value):
+                check_config(each, get_args(annotation)[-1], f"{path}.{key}")
+        return
+    block = {"type": value} if isinstance(value, str) else value
+    if not isinstance(block, Mapping) or "_pretrained" in block:
+        return
+    cls, constructor = component, "__init__"
+    if issubclass(component, Registrable) and component in Registrable._registry:
+        name = block.get("type", component.default_implementation)
+        if "." in str(name):
+            return
+        check_name(path if isinstance(value, str) else f"{path}.type", name, component)
+        cls, named = Registrable._registry[component][str(name)]
+        constructor, block = named or constructor, {key: each for key, each in block.items() if key != "type"}
+    if getattr(getattr(cls, "from_params", None), "__func__", None) is FromParams.__dict__["from_params"].__func__:
+        params = Params(dict(block), f"{path}." if path else "")
+        check_keys(cls, getattr(cls, constructor), params, GIVEN if path else ())
+        parameters = infer_params(cls, getattr(cls, constructor))
+        for key, each in block.items():
+            if key in parameters:
+                check_config(each, parameters[key].annotation, params.history + key)
 
 
-def check_keys(cls: type, constructor: Callable[..., Any], params: Params) -> None:
-    """Check the values of a config against the signature of the constructor that will get them.
+def check_keys(cls: type, constructor: Callable[..., Any], params: Params, supplied: Collection[str] = ()) -> None:
+    """Check the keys and the values of a block of a config against the signature of the constructor that will get them.
 
     `FromParams` passes null to any parameter, turns true into a number and a string into a list, and does not say where
-    in the config a wrong value is. Raises `ConfigurationError` with the path of the key. Every key must be one of the
-    constructor's (see `unknown_keys`).
+    in the config a wrong value is. Raises `ConfigurationError` with the path of the key. For a key that the constructor
+    does not have, it lists those that exist, without those in `supplied`, which AllenNLP passes.
     """
     parameters = infer_params(cls, constructor)
+    root = cls.__module__.partition(".")[0]
+    named = {key: each for key, each in parameters.items() if each.kind is not each.VAR_KEYWORD}
+    keys = [key for key in named if key not in supplied and key != "self"]
+    kinds = KINDS if is_ours(cls) else KINDS_OF_ALLENNLP
     for key, value in params.params.items():
-        parameter = parameters[key]
-        if value is not None or parameter.default is not None:
-            has_default = value is None and parameter.default is not inspect.Parameter.empty
-            hint = "; leave the key out for its default" if has_default else ""
-            check_value(params.history + key, value, parameter.annotation, hint)
-        component: Any = _component(parameter.annotation)
-        # A name with a dot is the import path of a class, which is not registered.
-        if isinstance(value, str) and component is not None and "." not in value:
-            choices = component.list_available()
-            if value not in choices:
-                expected = f"expected an object or one of {', '.join(choices)}, got {value!r}"
-                raise ConfigurationError(f"'{params.history}{key}': {expected}{did_you_mean(value, choices)}")
+        place = params.history + key
+        if key not in named:
+            if root in CHECKED or named.keys() == parameters.keys():
+                expected = f"expected a key of {cls.__name__} ({', '.join(keys) or 'none'}), got an unknown key"
+                raise ConfigurationError(f"'{place}': {expected}{did_you_mean(key, keys)}")
+        elif root in CHECKED:
+            annotation, default = named[key].annotation, named[key].default
+            if value is not None or default is not None:
+                has_default = value is None and default is not inspect.Parameter.empty
+                hint = "; leave the key out for its default" if has_default else did_you_mean(key, ())
+                check_value(place, value, annotation, hint, kinds)
+            component: Any = _component(annotation)
+            if isinstance(value, str) and component is not None and "." not in value:  # with a dot: an import path
+                check_name(place, value, component)
 
 
-def check_value(key: str, value: Any, annotation: Any, hint: str = "") -> None:
+def check_name(place: str, name: Optional[str], kind: type[Registrable]) -> None:
+    """Raise `ConfigurationError` if no component of this kind has the name, which a config has at this place."""
+    choices = kind.list_available()
+    if name not in choices:
+        meant = getattr(kind, "instead_of_a_name", did_you_mean(str(name), choices))
+        is_enough = meant and len(choices) > MOST_NAMES
+        expected = f"the name of a {kind.__name__}" if is_enough else f"an object or one of {', '.join(choices)}"
+        raise ConfigurationError(f"'{place}': expected {expected}, got {name!r}{meant}")
+
+
+def check_value(key: str, value: Any, annotation: Any, hint: str = "", kinds: Mapping[Any, Kind] = KINDS) -> None:
     """Raise `ConfigurationError` for a value that does not fit the annotation, or the `Kind` in its place."""
-    expected, is_right = kind_of(annotation)
+    expected, is_right = kind_of(annotation, kinds)
     if not is_right(value):
         got = json.dumps(value, default=str, ensure_ascii=False)[:200]
         raise ConfigurationError(f"'{key}': expected {expected}, got {got}{hint}")
 
 
-def kind_of(annotation: Any) -> Kind:
+def kind_of(annotation: Any, kinds: Mapping[Any, Kind] = KINDS) -> Kind:
     """Return the type of config values that a parameter with this annotation accepts. A `Kind` is returned as it is."""
     if isinstance(annotation, tuple):
         return annotation
     arguments = get_args(annotation)
     component = _component(annotation)
-    if annotation in KINDS:
-        return KINDS[annotation]
+    if annotation in kinds:
+        return kinds[annotation]
     if get_origin(annotation) is Union:
-        names, tests = zip(*map(kind_of, arguments), strict=True)
-        return " or ".join(names), lambda value: any(test(value) for test in tests)
+        names, tests = zip(*(kind_of(each, kinds) for each in arguments), strict=True)
+        return " or ".join(dict.fromkeys(names)), lambda value: any(test(value) for test in tests)
     if get_origin(annotation) in (list, Sequence):
-        name, test = kind_of(arguments[0])
+        name, test = kind_of(arguments[0], kinds)
         return (
             f"[{name}, …]",
             lambda value: isinstance(value, Sequence) and not isinstance(value, str) and all(map(test, value)),
         )
     if get_origin(annotation) in (dict, Mapping):
-        name, test = kind_of(arguments[1])
+        name, test = kind_of(arguments[1], kinds)
         return "an object", lambda value: isinstance(value, Mapping) and all(map(test, value.values()))
     if component is None:
         return "anything", lambda value: True
@@ -117,43 +205,21 @@ def kind_of(annotation: Any) -> Kind:
     return "an object", lambda value: isinstance(value, Mapping)
 
 
-def names_our_components(config: Any) -> bool:
+def names_our_components(config: Any, key: str = "") -> bool:
     """Return whether a config of `train` names a component of this package where AllenNLP has one of its own kinds.
 
-    The value of a `type` is a name, and so is a string where AllenNLP's constructors take a component, such as
-    `dataset_reader: 'column_tags'`. Any other string means something else, such as the project of a callback.
+    The value of a `type` is a name, and so is a string under the keys of `NAMING`, such as `dataset_reader:
+    'column_tags'`. Any other string means something else, such as the project of a callback.
     """
-    from allennlp.commands.train import (
-        TrainModel,
-    )  # not at the top: `compat` imports this package before AllenNLP works
-
-    kinds = {kind: names for kind, names in Registrable._registry.items() if not is_ours(kind)}
-    ours = {name for names in kinds.values() for name, (component, _) in names.items() if is_ours(component)}
-
-    def is_named(value: Any, annotation: Any) -> bool:
-        arguments = [each for each in get_args(annotation) if each is not type(None)]
-        if isinstance(value, list):
-            return any(is_named(each, arguments[0] if arguments else Any) for each in value)
-        component = _component(annotation)
-        if component is None and get_origin(annotation) is Union:
-            return any(is_named(value, each) for each in arguments)
-        registry = kinds.get(component, {}) if component is not None else {}
-        if isinstance(value, str):
-            return component is not None and (value in ours & registry.keys() or value.startswith(f"{PACKAGE}."))
-        if not isinstance(value, Mapping):
-            return False
-        if component is None:  # the values of a dictionary, or keys that no signature describes
-            inside = arguments[1] if get_origin(annotation) in (dict, Mapping) else Any
-            return value.get("type") in ours or any(is_named(each, inside) for each in value.values())
-        name = value.get("type", getattr(component, "default_implementation", None))
-        cls, constructor = registry.get(name, (component, None))
-        if is_named(name, annotation) or is_ours(cls):
-            return True
-        parameters = infer_params(cls, getattr(cls, constructor or "__init__"))
-        annotations = {key: parameter.annotation for key, parameter in parameters.items()}
-        return any(is_named(each, annotations.get(key, Any)) for key, each in value.items())
-
-    return is_named(config, TrainModel)
+    if isinstance(config, Mapping):
+        return any(names_our_components(value, name) for name, value in config.items())
+    if isinstance(config, list):
+        return any(names_our_components(value, key) for value in config)
+    if key not in NAMING or not isinstance(config, str):
+        return False
+    kinds = [kind for kind in Registrable._registry if not is_ours(kind)]
+    named = [Registrable._registry[kind][config][0] for kind in kinds if config in Registrable._registry[kind]]
+    return config.startswith(f"{PACKAGE}.") or any(map(is_ours, named))
 
 
 def at_least(least: float, **values: Optional[float]) -> None:
@@ -170,12 +236,17 @@ def probability(**values: float) -> None:
             raise ConfigurationError(f"'{key}': expected a number from 0 to 1, got {value!r}")
 
 
+def _required(annotation: Any) -> Any:
+    """Return the type inside `Lazy` and `Optional`."""
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    is_wrapped = get_origin(annotation) is Lazy or (get_origin(annotation) is Union and len(parts) == 1)
+    return _required(parts[0]) if is_wrapped else annotation
+
+
 def _component(annotation: Any) -> Optional[type]:
     """Return the class that a config builds for a parameter, also inside `Lazy` and `Optional`, or `None`."""
-    parts = [part for part in get_args(annotation) if part is not type(None)]
-    if get_origin(annotation) is Lazy or (get_origin(annotation) is Union and len(parts) == 1):
-        return _component(parts[0])
-    return annotation if inspect.isclass(annotation) and hasattr(annotation, "from_params") else None
+    required = _required(annotation)
+    return required if inspect.isclass(required) and hasattr(required, "from_params") else None
 
 
 def _is_int(value: Any) -> bool:

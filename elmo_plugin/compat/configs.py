@@ -1,14 +1,111 @@
 """Repairs of how AllenNLP reads configs and archives."""
 
+import glob
+import gzip
+import inspect
+import json
+import re
 import tarfile
-from typing import Any
+import zlib
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any, Optional
 
-from allennlp.common import Lazy, Params, from_params
+from allennlp.common import FromParams, Lazy, Params, from_params
+from allennlp.common import params as config_params
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import archival
 
-from elmo_plugin.common import check_keys, is_ours, unknown_keys
+from elmo_plugin.common import check_keys, did_you_mean, installed, is_ours, kind_of
 from elmo_plugin.compat.patching import Function, replace_name, replaces
+
+
+@replaces(Params, "from_file")
+def read_config(original: Function, cls: type[Params], path: Any, *args: Any, **kwargs: Any) -> Params:
+    """Read a config, also one of those that come with this package, by its name; say what a file is that is none.
+
+    Symptom: jsonnet aborts the process for a folder, and says `STATIC ERROR` of an archive and of YAML; AllenNLP asks a
+    list for its keys.
+    Guard: a file that is a config is read as before.
+    """
+    name = str(path)
+    if not Path(name).exists():
+        path = find_config(name) or path
+    kinds = {"a folder": Path.is_dir, "YAML": lambda file: file.suffix in (".yaml", ".yml"), "an archive": _is_archive}
+    if got := next((kind for kind, is_that in kinds.items() if Path(name).exists() and is_that(Path(name))), None):
+        raise ConfigurationError(f"'{name}': expected a config, got {got}; a config is a file of JSON or jsonnet")
+    params: Params = original(cls, path, *args, **kwargs)
+    if not isinstance(params.params, dict):
+        got = json.dumps(params.params)
+        raise ConfigurationError(f"'{name}': the config: expected an object {{ … }}, got {got:.80}")
+    return params
+
+
+def _is_archive(file: Path) -> bool:
+    return file.is_file() and tarfile.is_tarfile(file)
+
+
+def find_config(name: str) -> Optional[Path]:
+    """Return the config of this package with this name, such as `bilm_tiny`, or with this path, or `None`."""
+    folder = installed("training_configs")
+    found = [*folder.glob(f"*/{glob.escape(name)}.jsonnet"), folder.parent / name]
+    return next((config for config in found if config.is_file() and not Path(name).is_absolute()), None)
+
+
+@replaces(Params, "pop_choice")
+def pop_choice(original: Function, self: Params, key: str, choices: list[str], *args: Any, **kwargs: Any) -> Any:
+    """Suggest the name that a misspelled one means. Without one, AllenNLP lists all names, which are often fifty.
+
+    Guard: other names are looked up as before.
+    """
+    name = self.get(key)
+    if isinstance(name, str) and "." not in name and name not in choices and (meant := did_you_mean(name, choices)):
+        raise ConfigurationError(f"'{self.history}{key}': expected the name of a component, got {name!r}{meant}")
+    return original(self, key, choices, *args, **kwargs)
+
+
+@replaces(config_params, "with_overrides")
+def override(original: Function, config: Any, overrides: dict[str, Any], prefix: str = "") -> Any:
+    """Say which block of a config an override means that has none of this name.
+
+    Symptom: `overrides dict contains unused keys: ['training.num_epochs']`. Guard: other overrides apply as before.
+    """
+    for key in overrides:
+        block, has_more, _ = key.partition(".")
+        if has_more and isinstance(config, dict) and block not in config:
+            expected = f"expected one of the config's blocks ({', '.join(config)}), got '{prefix}{block}'"
+            raise ConfigurationError(f"--overrides '{prefix}{key}': {expected}{did_you_mean(block, config)}")
+    return original(config, overrides, prefix)
+
+
+@replaces(FromParams, "from_params")
+def name_the_place(original: Function, cls: Any, params: Any, *args: Any, **extras: Any) -> Any:
+    """Name the block of a config whose constructor refuses a value.
+
+    Symptom: `'dropout': expected a number from 0 to 1, got 1.5`, or `Invalid learning rate: -1`, do not say where in
+    the config the value is. Cause: constructors do not know.
+    Guard: the type of the error stays, and so do errors that a constructor did not raise itself.
+    """
+    place = getattr(params, "history", "")
+    try:
+        return original(cls, params, *args, **extras)
+    except (ConfigurationError, RuntimeError, ValueError) as error:
+        key = re.match(r"'((\w+)[\w.]*)': ", str(error))
+        codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
+        is_refused = all(
+            code.co_name in ("from_params", "__init__") or "compat" in Path(code.co_filename).parts for code in codes
+        )
+        constructor = extras.get("constructor_to_inspect") or cls.__init__
+        if place and key and key[2] in from_params.infer_params(cls, constructor):
+            _say(error, f"'{place}{str(error)[1:]}")
+        elif place and is_refused and not key and not isinstance(error, ConfigurationError):
+            _say(error, f"'{place.rstrip('.')}': {error}")
+        raise
+
+
+def _say(error: Any, message: str) -> None:
+    """Change the message of an error."""
+    error.message, error.args = message, (message,)
 
 
 @replaces(from_params, "create_kwargs")
@@ -23,9 +120,7 @@ def check_keys_of_components(
     Guard: components of other packages are built as before, also those that inherit from ours.
     """
     if is_ours(cls):
-        for message in unknown_keys(cls, constructor, params, extras):
-            raise ConfigurationError(message)
-        check_keys(cls, constructor, params)
+        check_keys(cls, constructor, params, extras)
     return original(constructor, cls, params, **extras)
 
 
@@ -36,9 +131,12 @@ def take_pretrained_parts(
     """Let `_pretrained` replace a part that a model builds itself, such as `elmo` in `elmo_tagger`.
 
     Symptom: `TypeError: Subscripted generics cannot be used …`. Cause: AllenNLP checks whether the module is a
-    `Lazy[Elmo]`; now it checks for an `Elmo`.
-    Guard: only `_pretrained` for a parameter of type `Lazy` is affected.
+    `Lazy[Elmo]`; now it checks for an `Elmo`. Symptom: `key "encoder" is required` does not say what is.
+    Guard: only `_pretrained` for a parameter of type `Lazy`, and a key that AllenNLP misses, are affected.
     """
+    if name not in params and name not in extras and default is inspect.Parameter.empty:
+        expected = f"expected {kind_of(annotation)[0]}, got no such key"
+        raise ConfigurationError(f"'{params.history}{name}': {expected}{did_you_mean(name, params)}")
     is_lazy = getattr(annotation, "__origin__", None) is Lazy
     block = params.get(name) if is_lazy else None
     if not (isinstance(block, Params) and "_pretrained" in block):
@@ -57,6 +155,8 @@ class ArchiveFile(tarfile.TarFile):
     level 9, which is slow for numbers that were stored in half precision. Level 1 takes a tenth of the time, and the
     archive grows by 8 %.
     Symptom: `predict` with its two files in the wrong order says `not a gzip file`. Now it says which.
+    Symptom: an archive that is cut short is an `EOFError`, and a damaged one lacks files. Cause: `tarfile` does not
+    read it to its end, where gzip has the check sum.
     Guard: an archive whose members and links stay inside is unpacked as before, whatever its level.
     """
 
@@ -69,6 +169,17 @@ class ArchiveFile(tarfile.TarFile):
             return super().gzopen(name, mode, fileobj, compresslevel, **options)
         except tarfile.ReadError as error:
             raise tarfile.ReadError(f"{name}: {error}") from None
+
+    def extractall(self, path: Any = ".", *args: Any, **options: Any) -> None:
+        """Unpack an archive, and read it to its end."""
+        try:
+            super().extractall(path, *args, **options)
+            while self.fileobj is not None and self.fileobj.read(2**20):
+                pass
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise tarfile.ReadError(
+                f"{self.name!s}: the archive is cut short or damaged, copy it again: {error}"
+            ) from None
 
 
 replace_name(archival, "tarfile", ArchiveFile)

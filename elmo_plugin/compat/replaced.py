@@ -14,8 +14,12 @@ WHILE_STARTING = "while a data loader starts its workers"
 
 REPLACED = {
     # compat/configs.py
+    "allennlp.common.from_params.FromParams.from_params": ALWAYS,
     "allennlp.common.from_params.create_kwargs": ALWAYS,
     "allennlp.common.from_params.pop_and_construct_arg": ALWAYS,
+    "allennlp.common.params.Params.from_file": ALWAYS,
+    "allennlp.common.params.Params.pop_choice": ALWAYS,
+    "allennlp.common.params.with_overrides": ALWAYS,
     "allennlp.models.archival.tarfile": ALWAYS,
     # compat/models.py
     "allennlp.modules.encoder_base._EncoderBase.sort_and_run_forward": ALWAYS,
@@ -60,6 +64,7 @@ REPLACED = {
     "allennlp.modules.elmo.Elmo.from_params": ALWAYS,
     # pretraining: what needs the language model and the exact resume
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch": ALWAYS,
+    "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss": ALWAYS,
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.batch_outputs": ALWAYS,
     # commands: what needs our commands
     "allennlp.commands.evaluate.evaluate_from_archive": ALWAYS,

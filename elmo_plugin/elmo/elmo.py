@@ -82,8 +82,8 @@ class Elmo(nn.Module, Registrable):
     dropout : `float`
         The dropout rate of each representation.
     vocab_to_cache : `Optional[list[str]]`
-        The words that the ids of `word_inputs` stand for, as in AllenNLP's class; see `forward`. Caching words needs no
-        setting.
+        The words that the ids of `word_inputs` stand for, as in AllenNLP's class; see `forward`. Id 0 is padding, so
+        the first entry is no word, as `@@PADDING@@` in a vocabulary of AllenNLP. Caching words needs no setting.
     keep_sentence_boundaries : `bool`
         Keep the vectors of `<S>` and `</S>`, so that T grows by two.
     module
@@ -116,6 +116,8 @@ class Elmo(nn.Module, Registrable):
     """
 
     default_implementation = "elmo"
+    instead_of_a_name = "; the biLM is a key of the object: { bilm: … }"
+    """What an error says about a string in its place."""
     cached_words: Optional[Tensor]
     output_like: Tensor
 
@@ -245,8 +247,8 @@ class Elmo(nn.Module, Registrable):
         """Embed character ids (B, T, C) or word ids (B, T): return one representation (B, T, output dim) per mix.
 
         The ids may have more dimensions before B; the outputs have the same ones. `word_inputs` (B, T) are AllenNLP's
-        ids of cached words, the indices in `vocab_to_cache`: they give the characters of a token that has none in
-        `inputs`. A word of which `inputs` has the characters is computed from those, even if its id means "unknown".
+        ids of cached words, the indices in `vocab_to_cache` from 1 on: they give the characters of a token without any
+        in `inputs`. A word of which `inputs` has the characters is computed from those, even if its id means "unknown".
         """
         if not isinstance(inputs, Tensor):
             got = type(inputs).__name__
@@ -430,9 +432,10 @@ def merge_batch_dimensions(ids: Tensor, input_dims: int) -> tuple[Tensor, torch.
     if ids.dim() < input_dims and not ids.numel():
         ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
     if ids.dim() < input_dims:
+        expected = "'elmo_characters', with ids (B, T, C)" if input_dims > 2 else "'single_id', with ids (B, T)"
         raise ConfigurationError(
-            "ELMo's token indexer: expected 'elmo_characters', or the indexer of its biLM, with ids (B, T, C), got ids "
-            f"of shape {tuple(ids.shape)}"
+            f"ELMo's token indexer: expected {expected}, or the indexer of its biLM, got ids of shape "
+            f"{tuple(ids.shape)}"
         )
     if ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool):
         raise ConfigurationError(f"ELMo's token indexer: expected ids that are integers, got {ids.dtype}")

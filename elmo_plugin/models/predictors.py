@@ -15,6 +15,7 @@ from allennlp.models import Model
 from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import language_of
+from elmo_plugin.common import installed
 from elmo_plugin.elmo import trained_elmo
 from elmo_plugin.models.spans import TAGS_TO_SPANS, Spans
 from elmo_plugin.text import (
@@ -87,7 +88,9 @@ def explained(part: object, expected: str) -> Iterator[None]:
             raise
         got = f"{type(error).__name__}: {error}".removesuffix(": ")
         name = type(part).__name__
-        raise ConfigurationError(f"{name}: expected {expected}, got {got}; see docs/extend.md") from error
+        raise ConfigurationError(
+            f"{name}: expected {expected}, got {got}; see {installed('docs/extend.md')}"
+        ) from error
 
 
 @Predictor.register("elmo_tagger")
@@ -145,7 +148,7 @@ class ElmoTaggerPredictor(TextPredictor):
         if words and "tags" not in output:
             raise ConfigurationError(
                 "'elmo_tagger': expected a tagger, which returns 'tags', got "
-                f"{type(self._model).__name__}, which returns {[*output]}; see docs/extend.md"
+                f"{type(self._model).__name__}, which returns {[*output]}; see {installed('docs/extend.md')}"
             )
         tags = output.get("tags", [])[: len(words)]  # AllenNLP's taggers also tag the padding of a batch
         answer: JsonDict = {"tokens": words, "tags": tags}
@@ -212,7 +215,7 @@ class ElmoClassifierPredictor(TextPredictor):
         if "label" not in output:
             raise ConfigurationError(
                 "'elmo_classifier': expected a classifier, which returns 'label' and 'probs', got "
-                f"{type(self._model).__name__}, which returns {[*output]}; see docs/extend.md"
+                f"{type(self._model).__name__}, which returns {[*output]}; see {installed('docs/extend.md')}"
             )
         namespaces = (getattr(self._model, name, None) for name in ("label_namespace", "_label_namespace"))
         names = self._model.vocab.get_index_to_token_vocabulary(next(filter(None, namespaces), "labels"))

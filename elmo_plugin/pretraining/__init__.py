@@ -3,7 +3,7 @@
 from allennlp.training import GradientDescentTrainer
 
 from elmo_plugin.compat import replaces
-from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel, stop_if_diverged
+from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel, loss_of_tokens, stop_if_diverged
 from elmo_plugin.pretraining.muon import Muon
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity
 from elmo_plugin.pretraining.predictor import (
@@ -51,3 +51,4 @@ __all__ = [
 
 replaces(GradientDescentTrainer, "batch_outputs")(stop_if_diverged)
 replaces(GradientDescentTrainer, "_train_epoch")(save_trained_epoch)
+replaces(GradientDescentTrainer, "_validation_loss")(loss_of_tokens)

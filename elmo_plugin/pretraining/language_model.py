@@ -1,7 +1,6 @@
 """The bidirectional language model: a biLM, and the softmax that its two directions share."""
 
 import ctypes
-import math
 import os
 import sys
 from contextlib import AbstractContextManager
@@ -25,7 +24,7 @@ from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.common import probability
 from elmo_plugin.lstm import LstmState, outside_of_graphs
 from elmo_plugin.pretraining.causality import check_causality
-from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput, perplexity_of
+from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.trainable_bilm import build_trainable_bilm, put_contextualizer, share_table
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, language_in, words_of
@@ -33,6 +32,8 @@ from elmo_plugin.pretraining.word_order import WordOrder
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Parameters of `mallopt`, from glibc's `malloc.h`."""
+MOST_NATS_OF_TOKEN, MOST_NATS_OF_SENTENCE = 700, 1e6
+"""Losses are means of tokens or sentences. From 700 nats on, no float holds a perplexity."""
 PRIMITIVES = 128
 """The number of routines, one per shape of a product, that oneDNN caches in training. Its own default is 1,024."""
 
@@ -145,6 +146,7 @@ class BidirectionalLanguageModel(Model):
         # Returns
 
         loss : `Tensor` (), if the batch has a token to predict
+        n_tokens : `Tensor` (), in evaluation: the weight of the batch, for `--batch-weight-key`
         forward_log_probs, backward_log_probs, mask : `Tensor` (B, T + 1)
             In evaluation of sentences: natural logarithms over the full softmax. For n words, the first n + 1 values
             belong to w₁ … wₙ, `</S>` forward, and to `<S>`, w₁ … wₙ backward. `mask` is True for these.
@@ -171,6 +173,8 @@ class BidirectionalLanguageModel(Model):
         # One of several processes may have an empty batch, which AllenNLP leaves out of the mean loss in evaluation.
         if n_tokens > 0:
             output["loss"] = (losses[0].sum() + losses[1].sum()) / (2 * n_tokens)
+        if not self.training:
+            output["n_tokens"] = n_tokens
         if tokens is not None and not self.training:
             mask = output["mask"] = forward.present  # (B, T + 1)
             for name, nats in zip(("forward_log_probs", "backward_log_probs"), losses, strict=True):
@@ -192,6 +196,8 @@ class BidirectionalLanguageModel(Model):
         Without `reset`, for the progress bar, only the perplexity and tokens/s are returned.
         """
         metrics = self.perplexity.get_metric(reset)
+        if reset and self.training and self.word_order is not None:  # at the end of an epoch
+            self.word_order.judge(self.softmax.config["type"])
         if not reset:
             metrics = {name: metrics[name] for name in ("perplexity",) if name in metrics}
         return {**metrics, **self.throughput.get_metric(reset)} if self.training else metrics
@@ -286,15 +292,16 @@ def select(outputs: Tensor, targets: Tensor, present: Tensor) -> Predictions:
 def stop_if_diverged(
     original: Any, trainer: GradientDescentTrainer, batch: dict[str, Any], for_training: bool
 ) -> dict[str, Any]:
-    """Raise `ConfigurationError` if the perplexity of a batch of a language model is infinite or not a number.
+    """Raise `ConfigurationError` if the loss of a batch of a model of this package is out of all bounds.
 
     Replaces the method `batch_outputs` of the trainer, which knows the number of the batch and the learning rate. Other
-    models are trained as before.
+    models, whose losses may be in any unit, are trained as before.
     """
     outputs: dict[str, Any] = original(trainer, batch, for_training)
-    if isinstance(trainer.model, BidirectionalLanguageModel) and "loss" in outputs:
+    if "loss" in outputs and type(trainer.model).__module__.startswith("elmo_plugin."):
         nats = outputs["loss"].item() - (outputs["reg_loss"].item() if "reg_loss" in outputs else 0.0)
-        if not perplexity_of(nats) < math.inf:
+        most = MOST_NATS_OF_TOKEN if isinstance(trainer.model, BidirectionalLanguageModel) else MOST_NATS_OF_SENTENCE
+        if not nats < most:
             epoch, done = trainer._epochs_completed + 1, trainer._batches_in_epoch_completed
             where = f"batch {done + 1} of epoch {epoch}" if for_training else f"the validation of epoch {epoch}"
             rates = ", ".join(
@@ -305,6 +312,18 @@ def stop_if_diverged(
                 "with a lower rate, or with a smaller 'grad_norm'"
             )
     return outputs
+
+
+def loss_of_tokens(original: Any, trainer: GradientDescentTrainer, epoch: int) -> tuple[float, Any, int]:
+    """Validate, and return the loss of a language model as the mean of all tokens, as in its perplexity.
+
+    Replaces the method `_validation_loss` of the trainer, which returns the sum of the losses of the batches, and their
+    number. Other models are validated as before.
+    """
+    loss, reg_loss, n_batches = original(trainer, epoch)
+    if isinstance(trainer.model, BidirectionalLanguageModel):
+        loss = n_batches * trainer.model.perplexity.nats()
+    return loss, reg_loss, n_batches
 
 
 @cache

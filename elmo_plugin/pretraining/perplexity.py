@@ -50,7 +50,7 @@ class BidirectionalPerplexity(Metric):
             return {}
         forward, backward = (self.counts[name] / n_tokens for name in COUNTS[:2])
         metrics = {
-            "perplexity": perplexity_of((forward + backward) / 2),
+            "perplexity": perplexity_of(self.nats()),
             "forward_perplexity": perplexity_of(forward),
             "backward_perplexity": perplexity_of(backward),
             "oov_rate": self.counts["unknown"] / n_tokens,
@@ -59,6 +59,10 @@ class BidirectionalPerplexity(Metric):
         if reset:
             self.reset()
         return metrics
+
+    def nats(self) -> float:
+        """Return the mean negative log likelihood of a token, of both directions; 0 without tokens."""
+        return (self.counts["forward_nats"] + self.counts["backward_nats"]) / (2 * self.counts["tokens"] or 1)
 
     def reset(self) -> None:
         """Set all counts to zero."""

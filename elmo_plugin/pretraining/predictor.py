@@ -134,5 +134,5 @@ def evaluate_language_model(bilm: str, text: str, device: torch.device) -> dict[
     loader = SentenceBatches(TextShardsReader(), text, max_sentence_length=None, shuffle=False)
     loader.index_with(model.vocab)
     loader.set_target_device(device)
-    metrics: dict[str, Any] = evaluate(model, loader)
+    metrics: dict[str, Any] = evaluate(model, loader, batch_weight_key="n_tokens")
     return metrics

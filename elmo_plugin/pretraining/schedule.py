@@ -1,7 +1,7 @@
 """The learning rate schedule `warmup_cosine`."""
 
 from math import cos, pi
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.training.learning_rate_schedulers import LearningRateScheduler
@@ -31,22 +31,26 @@ class WarmUpCosine(LearningRateScheduler):
 
     optimizer, num_epochs, num_steps_per_epoch
         From the trainer.
-    warmup_steps : `int`
-        The number of batches until the optimizer's learning rate is reached.
+    warmup_steps : `Union[int, float]`
+        The number of batches until the optimizer's learning rate is reached, or their share of the run, below 1.
     """
 
     def __init__(
-        self, optimizer: Optimizer, num_epochs: int, num_steps_per_epoch: Optional[int] = None, warmup_steps: int = 0
+        self,
+        optimizer: Optimizer,
+        num_epochs: int,
+        num_steps_per_epoch: Optional[int] = None,
+        warmup_steps: Union[int, float] = 0,
     ) -> None:
         if num_steps_per_epoch is None:
             raise ConfigurationError("'warmup_cosine': expected a data loader with a length, got one without")
         self.total_steps = num_epochs * num_steps_per_epoch
         if not 0 <= warmup_steps < self.total_steps:
             raise ConfigurationError(
-                f"'warmup_steps': expected 0 or more and less than the {self.total_steps} batches of the run, "
-                f"got {warmup_steps}"
+                f"'warmup_steps': expected 0 or more and less than the {self.total_steps} batches of the run, or a "
+                f"share below 1, got {warmup_steps}"
             )
-        self.warmup_steps = warmup_steps
+        self.warmup_steps = int(warmup_steps * self.total_steps) if 0 < warmup_steps < 1 else int(warmup_steps)
         self.steps = 0
         super().__init__(optimizer)
 

@@ -170,20 +170,25 @@ class AdaptiveSoftmax(LmSoftmax):
 
     vocab_size, input_dim : `int`
         V and P.
-    cutoffs : `list[int]`
+    cutoffs : `Optional[list[int]]`
         The rows at which clusters begin, increasing and below V. The words before the first cutoff are scored directly.
+        By default they are a sixteenth and five sixteenths of V, as of the 32,000 words of `english-tiny`.
     div_value : `float`
         Cluster i, counted from 1, has vectors of P / `div_value`ⁱ dimensions.
     """
 
     row_is_rank = True
 
-    def __init__(self, vocab_size: int, input_dim: int, cutoffs: list[int], div_value: float = 4.0) -> None:
+    def __init__(
+        self, vocab_size: int, input_dim: int, cutoffs: Optional[list[int]] = None, div_value: float = 4.0
+    ) -> None:
         super().__init__(vocab_size, input_dim)
+        if cutoffs is None:
+            cutoffs = [max(1, vocab_size // 16), max(2, 5 * vocab_size // 16)]
         if not cutoffs or cutoffs != sorted(set(cutoffs)) or cutoffs[0] < 1 or cutoffs[-1] >= vocab_size:
             raise ConfigurationError(
                 f"'softmax.cutoffs': expected increasing numbers from 1 to {vocab_size - 1}, as the vocabulary has "
-                f"{vocab_size} words, got {cutoffs}"
+                f"{vocab_size} words, or null, got {cutoffs}"
             )
         if div_value < 1 or input_dim < div_value ** len(cutoffs):
             raise ConfigurationError(

@@ -9,7 +9,7 @@ from allennlp.common import Lazy
 from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 
-from elmo_plugin.bilm import BiLM, ElmoLstm, ManyLangsEncoder, WordEncoder, sizes_of
+from elmo_plugin.bilm import BiLM, ElmoLstm, ManyLangsEncoder, WordEncoder, build_contextualizer
 from elmo_plugin.checkpoints import Checkpoint, build_bilm, find_checkpoint, in_order_of, resolve_bilm
 from elmo_plugin.pretraining.softmax import LmSoftmax
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID
@@ -58,20 +58,15 @@ def build_trainable_bilm(
 def put_contextualizer(bilm: BiLM, contextualizer: Lazy[Seq2SeqEncoder]) -> None:
     """Replace the LSTMs of a biLM by another contextualizer, whose config becomes part of the biLM's options.
 
-    Raises `ConfigurationError` for an encoder of another input size.
+    Raises `ConfigurationError` for an encoder of other sizes: what is trained could not be used as a biLM.
     """
     params = contextualizer._params
     config = {"type": params} if isinstance(params, str) else params.as_dict(quiet=True)
-    try:
-        encoder = contextualizer.construct()
-    except ConfigurationError as error:
-        raise ConfigurationError(f"'contextualizer': {error}") from error
-    width, expected = sizes_of(encoder).input, bilm.options.lstm.projection_dim
-    if width != expected:
-        raise ConfigurationError(f"'contextualizer': expected input size {expected}, as in the biLM, got {width}")
-    # The options describe an `ElmoLstm` in their block `lstm`.
-    bilm.options = replace(bilm.options, contextualizer=None if isinstance(encoder, ElmoLstm) else config)
-    bilm.lstm = encoder
+    bilm.lstm = encoder = build_contextualizer(config, bilm.options.lstm.projection_dim, is_trusted=True)
+    if isinstance(encoder, ElmoLstm):  # the options describe it in their block `lstm`
+        bilm.options = replace(bilm.options, contextualizer=None, lstm=encoder.options)
+    else:
+        bilm.options = replace(bilm.options, contextualizer=config)
 
 
 def share_table(bilm: BiLM, softmax: LmSoftmax, is_new: bool) -> None:

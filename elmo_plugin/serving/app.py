@@ -2,44 +2,39 @@
 
 import json
 from collections.abc import Sequence
-from importlib.util import find_spec
 from math import prod
-from typing import Annotated, Any, Optional, Union
+from typing import Annotated, Any, Optional
 
 import numpy as np
 from allennlp.common.checks import ConfigurationError
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import Response
 
 from elmo_plugin.serving.limits import Guard, Limits, at_most, error_answer
+from elmo_plugin.serving.metrics import add_metrics
 from elmo_plugin.serving.model import ModelThread, ServedModel, Task, Text
-from elmo_plugin.serving.page import add_page
+from elmo_plugin.serving.page import MOST_CHARACTERS, html_answer, pieces, word_rows
 
 ABOUT = """A request holds sentences. The response has one answer for each of them, in the same order.
 
 An error is `{"error": "…"}` with an HTTP status. An answer does not depend on other sentences and requests, apart from
 rounding in the last bits."""
 
-
-def _check_text(value: Any) -> Text:
-    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(word, str) for word in value)):
-        return value
-    raise ValueError(f"expected a text or a list of words, got {value!r:.100}")
-
-
-# A validator of our own, because pydantic rejects lone surrogates and names both types of a union in its errors.
-AnyText = Annotated[Text, PlainValidator(_check_text, json_schema_input_type=Text)]
+# pydantic would check each item in the event loop, collect an error for each of 100,000 wrong ones, and reject lone
+# surrogates. `Limits.check` does it in a thread, and stops at the first error.
+Texts = Annotated[list[Any], WithJsonSchema(TypeAdapter(list[Text]).json_schema())]
 
 
 class Sentences(BaseModel):
     """Sentences: raw text, which is split into words, or lists of words, which are used as they are."""
 
-    model_config = ConfigDict(extra="forbid")
-    sentences: list[AnyText] = Field(examples=[["Greta sailed to Saint Orrin.", ["Two", "words"]]])
+    model_config = ConfigDict(extra="allow", json_schema_extra={"additionalProperties": False})
+    sentences: Texts = Field(examples=[["Greta sailed to Saint Orrin.", ["Two", "words"]]])
 
 
 class EmbedRequest(Sentences):
@@ -49,6 +44,94 @@ class EmbedRequest(Sentences):
     """
 
     mix: str = "average"
+
+
+class Endpoints:
+    """What the server answers, path by path."""
+
+    def __init__(self, model: ServedModel, limits: Limits) -> None:
+        self.model, self.limits, self.thread = model, limits, ModelThread()
+
+    async def label(self, request: Sentences) -> Response:
+        """Tag sentences, or classify texts: the answers of the model's predictor."""
+        await self._words(request)
+        return await self._respond(self.model.label, request.sentences)
+
+    async def log_probabilities(self, request: Sentences) -> Response:
+        """Score each word given the words to its left, and given those to its right."""
+        return await self._respond(self.model.log_probabilities, await self._words(request))
+
+    async def embed(self, request: EmbedRequest) -> Response:
+        """Embed words. An answer has `tokens` and `vectors`: (T, D), or (L, T, D) for all layers."""
+        embedder = self.model.embedders.get(request.mix)
+        if embedder is None:
+            mixes = ", ".join(self.model.embedders)
+            raise HTTPException(422, f"'mix': expected one of {mixes}, got {request.mix!r:.100}")
+        sentences = await self._words(request)
+        per_word = prod(size for size in embedder.shape if size > 0)  # (L, T, D), or (T, width); T is -1
+        at_most(self.limits.numbers, per_word * sum(map(len, sentences)), "the vectors", "numbers in an answer")
+        arrays = await self.thread.answer(embedder.embed, sentences)
+        pairs = zip(sentences, arrays, strict=True)
+        return await self._respond(list, [{"tokens": tokens, "vectors": array} for tokens, array in pairs])
+
+    async def _words(self, request: Sentences) -> list[list[str]]:
+        for key in request.model_extra or ():
+            keys = ", ".join(type(request).model_fields)
+            raise HTTPException(422, f"'{key:.100}': expected only the keys {keys}")
+        return await self._read(request.sentences)
+
+    async def _read(self, texts: Sequence[Any]) -> list[list[str]]:
+        """Split raw text into words. Raises `HTTPException` for what is no text, and for too many or too long words."""
+        await run_in_threadpool(self.limits.check, texts)
+        sentences = await self.thread.answer(self.model.read, texts)
+        await run_in_threadpool(self.limits.check, sentences)
+        return sentences
+
+    async def _respond(self, task: Task, items: Sequence[Any]) -> Response:
+        answers = await self.thread.answer(task, items)
+        encoded = await self.thread.answer(_encode, answers)
+        return Response(f'{{"answers": [{", ".join(encoded)}]}}', media_type="application/json")
+
+    async def what_is_served(self) -> dict[str, Any]:
+        """Return the model's name and mixes, and the limits of requests."""
+        return {"name": self.model.name, "mixes": [*self.model.embedders], "limits": self.limits.model_dump()}
+
+    async def health(self) -> dict[str, str]:
+        """Return `ok` while the server lives, busy or not."""
+        return {"status": "ok"}
+
+    async def ready(self, request: Request) -> Response:
+        """Return `ready`, or 503 while the server would not accept a request."""
+        if request.app.state.in_progress >= self.limits.requests:
+            return error_answer(503, f"{self.limits.requests} requests are in progress")
+        return Response('{"status": "ready"}', media_type="application/json")
+
+    async def page(self, request: Request, sentence: str = "") -> Response:
+        """Return the page, with what the models say about a sentence."""
+        at_most(MOST_CHARACTERS, len(sentence), "'sentence'", "characters on this page; the API takes more")
+        shown: dict[str, Any] = {}
+        if sentence.strip():
+            (shown["words"],) = await self._read([sentence])
+            if self.model.label_task is not None:
+                (shown["label"],) = await self.thread.answer(self.model.label, [sentence])
+            if self.model.label_task == "tag":
+                shown["pieces"] = pieces(shown["label"])
+            if self.model.language_model is not None:
+                (scores,) = await self.thread.answer(self.model.log_probabilities, [shown["words"]])
+                shown |= {"scores": scores, "words": word_rows(scores)}
+        return html_answer(request, self.model, 200, **shown)
+
+    async def refuse(self, request: Request, error: Exception) -> Response:
+        """Return an error: on the page to a browser, as JSON to programs."""
+        status, message = 422, str(error)
+        if isinstance(error, HTTPException):
+            status, message = error.status_code, error.detail
+        if status in (404, 405):
+            message = f"{request.method} {request.url.path:.100}: {message}"
+        is_page = request.url.path == "/" or "text/html" in request.headers.get("accept", "")
+        if is_page and request.method == "GET":
+            return html_answer(request, self.model, status, error=message)
+        return error_answer(status, message)
 
 
 def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optional[frozenset[str]] = None) -> FastAPI:
@@ -62,82 +145,28 @@ def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optiona
         point a name of its own at this machine (DNS rebinding) and read the answers
     """
     limits = limits or Limits()
-    thread = ModelThread()
+    endpoints = Endpoints(model, limits)
     app = FastAPI(
         title=f"{model.name}, served by elmo_plugin",
         description=ABOUT,
         version="1",
         redoc_url=None,
         redirect_slashes=False,
-        exception_handlers=HANDLERS,
+        exception_handlers={RequestValidationError: _invalid, Exception: _failed},
     )
-    app.state.in_progress, app.state.observe = 0, lambda *request: None
-    if find_spec("prometheus_client") is not None:
-        from elmo_plugin.serving.metrics import add_metrics
-
-        add_metrics(app)
-
-    async def read(texts: Sequence[Text]) -> list[list[str]]:
-        """Split raw text into words. Raises `HTTPException` for too many or too long ones."""
-        limits.check([text.split() if isinstance(text, str) else text for text in texts])
-        sentences = await thread.answer(model.read, texts)
-        limits.check(sentences)
-        return sentences
-
-    async def respond(task: Task, items: Sequence[Any]) -> Response:
-        answers = await thread.answer(task, items)
-        encoded = await thread.answer(_encode, answers)
-        return Response(f'{{"answers": [{", ".join(encoded)}]}}', media_type="application/json")
-
+    app.exception_handler(HTTPException)(endpoints.refuse)
+    app.exception_handler(ConfigurationError)(endpoints.refuse)
     if model.label_task is not None:
-
-        @app.post(f"/{model.label_task}")
-        async def label(request: Sentences) -> Response:
-            """Tag sentences, or classify texts: the answers of the model's predictor."""
-            await read(request.sentences)
-            return await respond(model.label, request.sentences)
-
+        app.post(f"/{model.label_task}")(endpoints.label)
     if model.language_model is not None:
-
-        @app.post("/log-probabilities")
-        async def log_probabilities(request: Sentences) -> Response:
-            """Score each word given the words to its left, and given those to its right."""
-            return await respond(model.log_probabilities, await read(request.sentences))
-
+        app.post("/log-probabilities")(endpoints.log_probabilities)
     if model.embedders:
-
-        @app.post("/embed")
-        async def embed(request: EmbedRequest) -> Response:
-            """Embed words. An answer has `tokens` and `vectors`: (T, D), or (L, T, D) for all layers."""
-            embedder = model.embedders.get(request.mix)
-            if embedder is None:
-                raise HTTPException(422, f"'mix': expected one of {', '.join(model.embedders)}, got {request.mix!r}")
-            sentences = await read(request.sentences)
-            per_word = prod(size for size in embedder.shape if size > 0)  # (L, T, D), or (T, width); T is -1
-            numbers = per_word * sum(map(len, sentences))
-            at_most(limits.numbers, numbers, "the vectors", "numbers in an answer")
-            arrays = await thread.answer(embedder.embed, sentences)
-            pairs = zip(sentences, arrays, strict=True)
-            return await respond(list, [{"tokens": tokens, "vectors": array} for tokens, array in pairs])
-
-    @app.get("/model")
-    async def what_is_served() -> dict[str, Any]:
-        """Return the model's name and mixes, and the limits of requests."""
-        return {"name": model.name, "mixes": [*model.embedders], "limits": limits.model_dump()}
-
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        """Return `ok` while the server lives, busy or not."""
-        return {"status": "ok"}
-
-    @app.get("/ready")
-    async def ready() -> Response:
-        """Return `ready`, or 503 while the server would not accept a request."""
-        if app.state.in_progress >= limits.requests:
-            return error_answer(503, f"{limits.requests} requests are in progress")
-        return Response('{"status": "ready"}', media_type="application/json")
-
-    add_page(app, model, read, thread.answer)
+        app.post("/embed")(endpoints.embed)
+    app.get("/model")(endpoints.what_is_served)
+    app.get("/health")(endpoints.health)
+    app.get("/ready")(endpoints.ready)
+    app.get("/", include_in_schema=False)(endpoints.page)
+    add_metrics(app)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*hosts] if hosts else ["*"], www_redirect=False)
     app.add_middleware(Guard, limits=limits)
     return app
@@ -156,24 +185,9 @@ async def _invalid(request: Request, error: RequestValidationError) -> Response:
     elif wrong["loc"] == ("body",):
         message = "expected a JSON object, sent with Content-Type: application/json"
     else:
-        where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in wrong["loc"][1:])
-        message = f"'{where.removeprefix('.')}': {wrong['msg'].removeprefix('Value error, ')}"
+        message = f"'{wrong['loc'][-1]}': {wrong['msg']}"
     return error_answer(422, message)
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        return error_answer(error.status_code, error.detail)
-    return error_answer(422, str(error))
 
 
 async def _failed(request: Request, error: Exception) -> Response:
     return error_answer(500, "the server failed; its log has the reason")
-
-
-HANDLERS: dict[Union[int, type[Exception]], Any] = {
-    RequestValidationError: _invalid,
-    HTTPException: _refused,
-    ConfigurationError: _refused,
-    Exception: _failed,
-}

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import reprlib
 from collections.abc import Iterable, Sequence
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Any, Optional
 
 from allennlp.common.checks import ConfigurationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,6 +22,7 @@ PIECE = 2**16
 MOST_DRAINED = 2**24
 """Bytes beyond the limit that are read and dropped, so that the sender of a large request sees the answer and not a
 broken connection."""
+ERROR_HEADERS = {400: {"connection": "close"}, 503: {"retry-after": "1"}}
 
 Number = Annotated[int, Field(ge=1, le=10**9)]
 
@@ -53,14 +55,19 @@ class Limits(BaseModel):
     sending: Number = 2**28
     seconds: Number = 30
 
-    def check(self, sentences: Sequence[Sequence[str]]) -> None:
-        """Raise `HTTPException` for too many sentences or words, and for words that are too long."""
-        at_most(self.sentences, len(sentences), "'sentences'", "sentences")
-        for number, words in enumerate(sentences):
+    def check(self, texts: Sequence[Any]) -> None:
+        """Raise `HTTPException` for the first thing that is no text or list of words, or that is too much."""
+        at_most(self.sentences, len(texts), "'sentences'", "sentences")
+        n_words = 0
+        for number, text in enumerate(texts):
             where = f"'sentences[{number}]'"
+            words = text.split() if isinstance(text, str) else text
+            if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
+                raise HTTPException(422, f"{where}: expected a text or a list of words, got {reprlib.repr(text)}")
             at_most(self.sentence_words, len(words), where, "words")
             at_most(self.characters, max(map(len, words), default=0), where, "characters in a word")
-        at_most(self.words, sum(map(len, sentences)), "'sentences'", "words")
+            n_words += len(words)
+        at_most(self.words, n_words, "'sentences'", "words")
 
 
 def at_most(most: int, got: int, where: str, what: str) -> None:
@@ -80,19 +87,16 @@ def read_limits(assignments: Iterable[str]) -> Limits:
         return Limits.model_validate({name: number for name, _, number in pairs})
     except ValidationError as error:
         wrong = error.errors()[0]
-        name = wrong["loc"][0]
-        if name not in Limits.model_fields:
-            names = ", ".join(Limits.model_fields)
-            raise ConfigurationError(f"'limit': expected one of {names}, got {name!r}") from error
-        number = f"{wrong['input']!r:.100}"
+        names = ", ".join(Limits.model_fields)
         raise ConfigurationError(
-            f"'limit {name}': expected a whole number from 1 to 1,000,000,000, got {number}"
+            f"'limit': expected NAME=N, where NAME is one of {names}, and N a whole number from 1 to 1,000,000,000, "
+            f"got '{wrong['loc'][0]}' with {wrong['input']!r:.100}"
         ) from error
 
 
 def error_answer(status: int, message: str) -> JSONResponse:
     """Return `{"error": "…"}` with an HTTP status."""
-    return JSONResponse({"error": message}, status, {"retry-after": "1"} if status == 503 else None)
+    return JSONResponse({"error": message}, status, ERROR_HEADERS.get(status))
 
 
 class Guard:
@@ -119,32 +123,31 @@ class Guard:
             status = message.get("status", status)
             await send(message)
 
-        is_busy = state.in_progress >= self.limits.requests
+        answer = self._refusal(state.in_progress, Headers(scope=scope)) or self._answer
         state.in_progress += 1
         try:
-            if is_busy:
-                message = f"expected at most {self.limits.requests} requests at the same time; try again later"
-                await error_answer(503, message)(scope, receive, send_and_note)
-            else:
-                await self._answer(scope, receive, send_and_note)
+            await answer(scope, receive, send_and_note)
         finally:
             state.in_progress -= 1
             seconds = perf_counter() - start
             LOG.info("%s %.200r %d, %.3f s", scope["method"], scope["path"], status, seconds)  # %r: one line
             state.observe(scope["path"], status, seconds)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
+    def _refusal(self, in_progress: int, headers: Headers) -> Optional[JSONResponse]:
+        """Return the answer to a request that is refused before it is read, or `None`."""
+        if in_progress >= self.limits.requests:
+            return self._later(f"{self.limits.requests} requests")
         if "content-length" in headers and "transfer-encoding" in headers:  # RFC 9112, section 6.3: possibly smuggled
-            answer = error_answer(400, "expected Content-Length or Transfer-Encoding, got both")
-            answer.headers["connection"] = "close"
-            await answer(scope, receive, send)
-            return
-        if headers.get("content-encoding", "identity") != "identity":
-            await error_answer(415, f"expected JSON, got a body in the encoding {headers['content-encoding']!r}")(
-                scope, receive, send
-            )
-            return
+            return error_answer(400, "expected Content-Length or Transfer-Encoding, got both")
+        encoding = ", ".join(headers.getlist("content-encoding"))
+        if encoding not in ("", "identity"):
+            return error_answer(415, f"expected JSON, got a body in the encoding {encoding!r}")
+        return None
+
+    def _later(self, most: str) -> JSONResponse:
+        return error_answer(503, f"expected at most {most} at the same time; try again later")
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_arrived, size, start = False, 0, None
 
         async def receive_some() -> Message:
@@ -166,8 +169,7 @@ class Guard:
             time.reschedule(None)
             body = message.get("body", b"")
             if start is not None and self.sending and self.sending + len(body) > self.limits.sending:
-                text = f"expected at most {self.limits.sending:,} bytes of answers at the same time; try again later"
-                await error_answer(503, text)(scope, receive, send)
+                await self._later(f"{self.limits.sending:,} bytes of answers")(scope, receive, send)
                 return
             self.sending += len(body)
             try:

@@ -27,7 +27,7 @@ def add_metrics(app: FastAPI) -> None:
         requests.labels(known, status).inc()
         seconds.labels(known).observe(duration)
 
-    app.state.observe = observe
+    app.state.in_progress, app.state.observe = 0, observe
 
     @app.get("/metrics")
     async def metrics() -> Response:

@@ -15,6 +15,7 @@ from allennlp.predictors import Predictor
 
 from elmo_plugin.bilm import language_of
 from elmo_plugin.checkpoints import trained_model
+from elmo_plugin.common import installed
 from elmo_plugin.elmo import Elmo, trained_elmo
 from elmo_plugin.embedding import Embedder, find_device, load
 from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor
@@ -176,7 +177,8 @@ def _predictor(archive: Archive, name: str, predictor: Optional[str], language: 
     if found not in PREDICTORS:
         raise ConfigurationError(
             f"'{name}': expected a biLM, or a model of type {' or '.join(PREDICTORS)}, got "
-            f"{type(archive.model).__name__}; name the predictor of another tagger or classifier, see docs/extend.md"
+            f"{type(archive.model).__name__}; name the predictor of another tagger or classifier, see "
+            f"{installed('docs/extend.md')}"
         )
     built = PREDICTORS[found](archive.model.eval(), archive.validation_dataset_reader, language)
     built.predict_json({"tokens": ["."]})  # raises if the model is not of the predictor's kind

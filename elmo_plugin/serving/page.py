@@ -1,20 +1,16 @@
 """The web page: what the models predict for one sentence."""
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import JsonDict
-from fastapi import FastAPI
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from elmo_plugin.checkpoints import BEGIN, END
-from elmo_plugin.serving.limits import at_most
-from elmo_plugin.serving.model import ServedModel, Task, Text
+from elmo_plugin.serving.model import ServedModel
 
 MOST_CHARACTERS = 2000
 """The longest sentence that the page takes, because it becomes a part of the address."""
@@ -32,11 +28,14 @@ HEADERS = {
 
 
 class Piece(NamedTuple):
-    """A part of a tagged sentence: its text and, for a span or a tagged word, its label, colour and probability."""
+    """A part of a tagged sentence: its text and, for a span or a tagged word, its label, colour and probability.
+
+    What is in no span has the tag `O`, and no colour.
+    """
 
     text: str
     label: Optional[str] = None
-    colour: int = 0
+    colour: Optional[int] = None
     probability: Optional[float] = None
 
 
@@ -49,13 +48,13 @@ def pieces(answer: JsonDict) -> list[Piece]:
     tokens, probabilities, spans = answer["tokens"], answer.get("probabilities"), answer.get("spans")
     if spans is None:
         spans = [{"label": tag, "start": at, "end": at + 1} for at, tag in enumerate(answer["tags"])]
-    labels = list(dict.fromkeys(span["label"] for span in spans))
+    labels = list(dict.fromkeys(span["label"] for span in spans if span["label"] != "O"))
     found, end = [], 0
     for span in spans:
         found += [Piece(word) for word in tokens[end : span["start"]]]
         end = span["end"]
         least = min(probabilities[span["start"] : end]) if probabilities else None
-        colour = labels.index(span["label"]) % COLOURS
+        colour = labels.index(span["label"]) % COLOURS if span["label"] in labels else None
         found.append(Piece(" ".join(tokens[span["start"] : end]), span["label"], colour, least))
     return found + [Piece(word) for word in tokens[end:]]
 
@@ -98,34 +97,13 @@ TEMPLATES = Environment(
 TEMPLATES.filters |= {"percent": percent, "shade": shade}
 
 
-def add_page(
-    app: FastAPI,
-    model: ServedModel,
-    read: Callable[[Sequence[Text]], Awaitable[list[list[str]]]],
-    answer: Callable[[Task, Sequence[Any]], Awaitable[list[Any]]],
-) -> None:
-    """Add the page at `/`, given the functions of the application that read sentences and answer tasks."""
-
-    @app.get("/", include_in_schema=False)
-    async def page(sentence: str = "") -> Response:
-        shown: dict[str, Any] = {"words": None, "pieces": None, "label": None, "scores": None, "error": None}
-        status = 200
-        try:
-            at_most(MOST_CHARACTERS, len(sentence), "'sentence'", "characters on this page; the API takes more")
-            if sentence.strip():
-                (shown["words"],) = await read([sentence])
-                if model.label_task is not None:
-                    (shown["label"],) = await answer(model.label, [sentence])
-                if model.label_task == "tag":
-                    shown["pieces"] = pieces(shown["label"])
-                if model.language_model is not None:
-                    (scores,) = await answer(model.log_probabilities, [shown["words"]])
-                    shown |= {"scores": scores, "words": word_rows(scores)}
-        except HTTPException as error:
-            shown["error"], status = error.detail, error.status_code
-        except ConfigurationError as error:
-            shown["error"], status = str(error), 422
-        html = TEMPLATES.get_template("page.html.j2").render(
-            model=model, sentence=sentence, most=MOST_CHARACTERS, **shown
-        )
-        return HTMLResponse(html.encode("utf-8", "replace"), status, HEADERS)  # lone surrogates become question marks
+def html_answer(request: Request, model: ServedModel, status: int, **shown: Any) -> Response:
+    """Return the page with what is shown, in answer to a request."""
+    html = TEMPLATES.get_template("page.html.j2").render(
+        model=model,
+        home="./" + "../" * (request.url.path.count("/") - 1),
+        sentence=request.query_params.get("sentence", ""),
+        most=MOST_CHARACTERS,
+        **shown,
+    )
+    return HTMLResponse(html.encode("utf-8", "replace"), status, HEADERS)  # lone surrogates become question marks

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import logging
 import socket
 import sys
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -20,6 +22,16 @@ from elmo_plugin.serving.limits import Limits
 from elmo_plugin.serving.model import ServedModel
 
 EVERYWHERE = ("0.0.0.0", "::")
+SMALL_CHUNK, MOST_SMALL_CHUNKS = 1024, 10_000
+"""Bytes, and how many chunks of fewer bytes a body may have."""
+INVALID = b'{"error":"expected a request in HTTP/1.1, with at most %d chunks of less than %d bytes"}' % (
+    MOST_SMALL_CHUNKS,
+    SMALL_CHUNK,
+)
+NOT_HTTP = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+    % (len(INVALID), INVALID)
+)
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -43,6 +55,23 @@ class Address(NamedTuple):
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
+class BoundedConnection(h11.Connection):
+    """Reads HTTP, but no body of many small chunks: each takes the time of a large one."""
+
+    _n_small = 0
+
+    def next_event(self) -> Any:
+        """See `h11.Connection`."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._n_small = 0
+        elif isinstance(event, h11.Data) and event.chunk_start and len(event.data) < SMALL_CHUNK:
+            self._n_small += 1
+            if self._n_small > MOST_SMALL_CHUNKS:
+                raise h11.RemoteProtocolError("too many small chunks")
+        return event
+
+
 class TimedProtocol(H11Protocol):
     """HTTP by uvicorn, which closes connections whose client sends no complete header or takes no answer.
 
@@ -51,6 +80,7 @@ class TimedProtocol(H11Protocol):
 
     def __init__(self, seconds: int, **uvicorn_arguments: Any) -> None:
         super().__init__(**uvicorn_arguments)
+        self.conn = BoundedConnection(h11.SERVER)
         self._seconds = seconds
         self._unread: Optional[asyncio.TimerHandle] = None
 
@@ -65,6 +95,12 @@ class TimedProtocol(H11Protocol):
             self.transport.abort()
         elif not self.transport.is_closing():
             self.loop.call_later(self._seconds, self._close_if_idle, self.cycle)
+
+    def send_400_response(self, msg: str) -> None:
+        """Say what is wrong as the application does, unless its answer has begun."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.write(NOT_HTTP)
+        self.transport.close()
 
     def pause_writing(self) -> None:
         """Give the client some seconds to take what was sent."""
@@ -83,6 +119,7 @@ def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=partial(TimedProtocol, limits.seconds),  # type: ignore[arg-type]
+        ws="none",
         log_config=None,
         access_log=False,  # the application writes a line for each request, without the sentences in its address
         timeout_graceful_shutdown=limits.seconds,
@@ -106,7 +143,11 @@ def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> 
             file=sys.stderr,
             flush=True,
         )
-        uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
+        gc.freeze()  # or Python looks through the million objects of all libraries in some requests, which takes 0.2 s
+        try:
+            uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
+        finally:
+            gc.unfreeze()
 
 
 def _bound(address: Address) -> socket.socket:
@@ -124,8 +165,6 @@ def _naming(address: Address) -> Iterator[None]:
     """Raise an `OSError` that names the address instead of one that does not."""
     try:
         yield
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        if getattr(error, "errno", None) == errno.EADDRINUSE:
-            reason += "; choose another port with --port"
-        raise OSError(f"{address.literal}:{address.port}: {reason}") from error
+    except OSError as error:
+        hint = "; choose another port with --port" if error.errno == errno.EADDRINUSE else ""
+        raise OSError(f"{address.literal}:{address.port}: {error.strerror}{hint}") from error

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
+import numpy as np
+
 from elmo_plugin.text.hyphens import Hyphens
 
 FINAL_MARKS = ".!?…。！？｡．؟۔।॥։።။។៕།༎"
@@ -49,81 +51,79 @@ class LineForm:
     """
 
     def __init__(self) -> None:
-        self.n_lines = 0
-        self._n_final = self._n_open = self._n_continued = self._n_lower = self._n_upper = self._n_inside = (
-            self._n_inside_lower
-        ) = 0
-        self._n_within = self._n_open_within = 0  # line ends inside blocks
-        self._n_blocks = self._n_open_blocks = self._n_columns = 0
-        self._widths: Counter[int] = Counter()
-        self._open_widths: Counter[int] = Counter()
-        self._is_open = False  # the last line that is not blank
-        self._after_blank = False
+        self._n = Counter[str]()  # of lines with a property, and of the ends of lines in a place
+        self._widths, self._open_widths = Counter[int](), Counter[int]()
+        self._is_open = self._after_blank = False  # the last line that is not blank, and the next one
 
     def add(self, lines: Iterable[str]) -> None:
         """Count further lines of the file."""
+        n = self._n
         for line in map(str.strip, lines):
             if not line:
                 self._after_blank = True
                 continue
-            width = min(len(line), WIDEST)
             letter = FIRST_LETTER.match(line)
             is_lower = letter is not None and letter[1].islower()
-            self._n_upper += letter is not None and letter[1].isupper()
-            if self.n_lines and self._after_blank:
-                self._n_blocks += 1
-                self._n_open_blocks += self._is_open
-            elif self.n_lines:
-                self._n_within += 1
-                self._n_open_within += self._is_open
-            self._n_continued += self._is_open and is_lower
-            self._is_open = is_open(line)
-            self.n_lines += 1
+            inside = ENDS_INSIDE.findall(line[:WIDEST])
+            place = "blocks" if self._after_blank else "within"
+            n.update(
+                {
+                    "lines": 1,
+                    "lower": is_lower,
+                    "upper": letter is not None and letter[1].isupper(),
+                    "columns": line.count("\t") > 1,
+                    "inside": len(inside),
+                    "inside_lower": sum(end[-1].islower() for end in inside),
+                    "cut": line.endswith(OPEN_AT_THE_END),
+                    place: n["lines"] > 0,
+                    f"open {place}": self._is_open,
+                    "continued": self._is_open and is_lower,
+                }
+            )
+            width = min(len(line), WIDEST)
+            self._is_open, self._after_blank = is_open(line), False
             self._widths[width] += 1
-            self._n_lower += is_lower
-            self._n_columns += line.count("\t") > 1
-            if self._is_open:
-                self._open_widths[width] += 1
-                self._n_open += line.endswith(OPEN_AT_THE_END)
-            for inside in ENDS_INSIDE.findall(line[:WIDEST]):
-                self._n_inside += 1
-                self._n_inside_lower += inside[-1].islower()
-            self._after_blank = False
+            self._open_widths[width] += self._is_open
 
     @property
-    def width(self) -> int:
+    def width(self) -> float:
         """Return the width that nine lines in ten do not exceed."""
-        return _quantile(self._widths, 0.9)
+        return self._quantile(0.9)
 
     @property
     def is_spaced(self) -> bool:
         """Return whether blank lines stand inside sentences, as between verses: blocks end without a final mark."""
-        return self._n_open_blocks > 0.2 * self._n_blocks > 2
+        return self._n["open blocks"] > 0.2 * self._n["blocks"] > 2
 
     def guess(self) -> Optional[str]:
         """Return what the lines are, or `None` if there is no line, or if they are none of the three forms."""
-        if not self.n_lines or self._n_columns > self.n_lines / 2:
+        n, n_lines = self._n, self._n["lines"]
+        if not n_lines or n["columns"] > n_lines / 2:
             return None
         # In a text whose sentences begin with small letters, a line that begins with one may be a sentence.
-        is_lower = self._n_inside_lower > self._n_inside / 2 or self._n_lower > 0.95 * self.n_lines
-        continued = (self._n_open if is_lower else max(self._n_open, self._n_continued)) / self.n_lines
-        width, median, n_open = self.width, _quantile(self._widths, 0.5), self._open_widths.total()
+        is_lower = n["inside_lower"] > n["inside"] / 2 or n["lower"] > 0.95 * n_lines
+        continued = (n["cut"] if is_lower else max(n["cut"], n["continued"])) / n_lines
+        width, n_open = self.width, self._open_widths.total()
         n_full = sum(count for length, count in self._open_widths.items() if 0.6 * width <= length <= 1.2 * width)
-        is_even = width >= 25 and n_full > 0.6 * n_open and self._n_upper < 0.8 * self.n_lines
-        breaks_sentences = median >= 35 and continued > 0.04
+        is_even = width >= 25 and n_full > 0.6 * n_open and n["upper"] < 0.8 * n_lines
+        breaks_sentences = self._quantile(0.5) >= 35 and continued > 0.04
         # Sentences end where blank lines are, and not at other line ends.
         ends_with_blocks = (
-            self._n_blocks > 0
-            and self._n_open_within > 0.5 * self._n_within > 0.15 * self.n_lines
-            and self._n_open_blocks + self._is_open < 0.5 * (self._n_blocks + 1)
+            n["blocks"] > 0
+            and n["open within"] > 0.5 * n["within"] > 0.15 * n_lines
+            and n["open blocks"] + self._is_open < 0.5 * (n["blocks"] + 1)
         )
         if width <= WIDEST_WRAPPED and (
             ends_with_blocks
             or (continued > 0.09 and width >= 20)
-            or (n_open > 0.35 * self.n_lines and (is_even or breaks_sentences))
+            or (n_open > 0.35 * n_lines and (is_even or breaks_sentences))
         ):
             return WRAPPED
-        return PARAGRAPHS if self._n_inside > 0.15 * self.n_lines else SENTENCES
+        return PARAGRAPHS if n["inside"] > 0.15 * n_lines else SENTENCES
+
+    def _quantile(self, share: float) -> float:
+        widths, counts = zip(*self._widths.items(), strict=True)
+        return float(np.quantile(widths, share, weights=counts, method="inverted_cdf"))
 
 
 def _is_heading(line: str) -> bool:
@@ -139,15 +139,6 @@ def starts_lower(line: str) -> bool:
     """Return whether the first letter of a line is a small one."""
     letter = FIRST_LETTER.match(line)
     return letter is not None and letter[1].islower()
-
-
-def _quantile(counts: "Counter[int]", share: float) -> int:
-    rest = share * counts.total()
-    for value in sorted(counts):
-        rest -= counts[value]
-        if rest <= 0:
-            return value
-    return 0
 
 
 def join_lines(lines: Iterable[str], form: str, layout: LineForm, hyphens: Hyphens) -> Iterator[str]:

@@ -7,7 +7,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Instance
 from allennlp.data.fields import TextField
 
-from elmo_plugin.common import parse_json
+from elmo_plugin.common import installed, parse_json
 from elmo_plugin.text.languages import LanguageCheck
 
 
@@ -61,7 +61,7 @@ def instance_words(instance: Instance) -> list[str]:
     if not isinstance(field, TextField):
         found = [*instance.fields]
         raise ConfigurationError(
-            f"expected an instance with a text in its field 'tokens', got {found}; see docs/extend.md"
+            f"expected an instance with a text in its field 'tokens', got {found}; see {installed('docs/extend.md')}"
         )
     return [token.text or "" for token in field.tokens]
 

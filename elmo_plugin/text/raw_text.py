@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
-from more_itertools import map_reduce
+from more_itertools import constrained_batches, map_reduce
 
 from elmo_plugin.text.clutter import Clutter
 from elmo_plugin.text.hyphens import Hyphens, KnownWords
@@ -40,7 +40,9 @@ class RawFile:
         samples: list[str] = []
         step = 1
         lines = look_at(file.lines(), file.name, PROSE)[1]
-        for number, block in enumerate(_blocks(map(Spelling().plain, lines))):
+        plain = map(Spelling().plain, lines)
+        blocks = constrained_batches(plain, BLOCK, get_len=lambda line: len(line) + 1, strict=False)
+        for number, block in enumerate(blocks):
             self.layout.add(block)
             self.clutter.add(block)
             known.add(block)
@@ -104,16 +106,3 @@ class RawText:
             sentences = map(splitter.words, lines)
             return sentences if self._form else filter(None, sentences)
         return splitter.sentences(join_lines(lines, self.form(file), file.layout, self.hyphens))
-
-
-def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yield lines, about `BLOCK` characters at a time."""
-    block, size = [], 0
-    for line in lines:
-        block.append(line)
-        size += len(line)
-        if size >= BLOCK:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block

@@ -182,3 +182,11 @@ def test_a_new_option_is_declared_once() -> None:
         WiderOptions.from_dict({**lstm, "layer_norm": 1})
     with pytest.raises(ConfigurationError, match=r"'bilm.options.lstm.layer_nrom': .*did you mean 'layer_norm'"):
         WiderOptions.reject_unknown({"layer_nrom": True}, "bilm.options.lstm")
+
+
+def test_lstms_that_are_described_outside_lstm_are_refused_before_they_are_trained() -> None:
+    lstm = {"type": "elmo_lstm", "input_size": 8, "hidden_size": 8, "cell_size": 9}
+    sizes = {"lstm": {"dim": 9, "projection_dim": 8, "n_layers": 1}, "n_tokens_vocab": 5}
+    assert BiLMOptions.from_dict({**sizes, "contextualizer": {**lstm, "num_layers": 1}}).num_layers == 2
+    with pytest.raises(ConfigurationError, match=r"'contextualizer'.*'lstm'.*'num_layers': 2"):
+        BiLMOptions.from_dict({**sizes, "contextualizer": {**lstm, "num_layers": 2}})

@@ -138,6 +138,17 @@ def test_a_download_that_fails_in_any_way_is_named(monkeypatch: pytest.MonkeyPat
     assert_rejected("s3://bucket/weights.hdf5", "'weight_file' is 's3://bucket/weights.hdf5'", "Could not connect")
 
 
+def test_a_pair_of_urls_has_its_options_under_either_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def downloaded(url: str) -> str:
+        if "my_options" in url or "wrong" in url:
+            raise FileNotFoundError(f"file {url} not found")
+        return str(home / "weights.hdf5" if url.endswith("hdf5") else home / "options.json")
+
+    monkeypatch.setattr("elmo_plugin.checkpoints.files.cached_path", downloaded)
+    assert load_checkpoint("https://example.org/my_weights.hdf5").options == pretrained().options
+    assert_rejected("https://example.org/wrong.hdf5", "'weight_file' is 'https://example.org/wrong.hdf5'")
+
+
 def test_an_unknown_location_says_what_it_holds_and_which_formats_exist(tmp_path: Path) -> None:
     assert_rejected(tmp_path, "nothing in it", "allennlp", "bilm-tf", "many-langs", "native")
     assert_rejected(tmp_path / "nowhere", f"'{tmp_path / 'nowhere'}' holds no biLM", "no such file or folder")

@@ -37,7 +37,6 @@ def test_a_stock_config_is_not_ours_whatever_its_other_values_are() -> None:
         ("model", "type", "elmo_tagger"),
         ("model", "encoder", {"type": "elmo_enhanced", "encoder": "lstm"}),
         ("model", "text_field_embedder", {"token_embedders": {"elmo": {"type": "elmo"}}}),
-        ("model", "text_field_embedder", {"token_embedders": {"elmo": "elmo"}}),
         ("model", "type", "elmo_plugin.models.ElmoTagger"),
         ("data_loader", "type", "sentence_batches"),
         ("trainer", "callbacks", ["exact_resume"]),

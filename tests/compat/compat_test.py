@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from allennlp.commands.evaluate import evaluate_from_archive
 from allennlp.commands.train import train_model
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -35,11 +36,13 @@ from allennlp.models.multitask import MultiTaskModel
 from allennlp.modules.seq2seq_encoders import GruSeq2SeqEncoder, LstmSeq2SeqEncoder
 from allennlp.modules.seq2vec_encoders import BagOfEmbeddingsEncoder, LstmSeq2VecEncoder
 from allennlp.nn import util as nn_util
+from allennlp.predictors import Predictor
 from allennlp.training.learning_rate_schedulers import LearningRateScheduler
 from allennlp.training.moving_average import ExponentialMovingAverage
 from torch.optim import SGD
 
 from elmo_plugin import compat, load
+from tests.serving_oracles import FILES
 
 TAGGED = ["the###D cat###N sat###V", "a###D dog###N ran###V", "the###D dog###N sat###V", "a###D cat###N ran###V"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "the", "cat", "##s", "sat"]
@@ -304,6 +307,21 @@ def test_an_archive_writes_nothing_outside_its_folder(evil_archive: Path) -> Non
     with pytest.raises(ConfigurationError, match=r"model\.tar\.gz"):
         load(evil_archive, "trained")
     assert not evil_archive.with_name("outside").exists()
+
+
+@pytest.mark.parametrize("harm", ["cut in half", "cut at the end", "a flipped bit"])
+def test_a_damaged_archive_is_said_to_be_damaged(tmp_path: Path, harm: str) -> None:
+    content = (FILES / "elmo_tagger.tar.gz").read_bytes()
+    flipped = content[:-2000] + bytes([content[-2000] ^ 1]) + content[-1999:]
+    damaged = {"cut in half": content[: len(content) // 2], "cut at the end": content[:-9], "a flipped bit": flipped}
+    path = tmp_path / "model.tar.gz"
+    path.write_bytes(damaged[harm])
+    with pytest.raises((tarfile.ReadError, ConfigurationError), match=r"model\.tar\.gz"):
+        Predictor.from_path(str(path))
+    with pytest.raises((tarfile.ReadError, ConfigurationError), match=r"model\.tar\.gz"):
+        evaluate_from_archive(str(path), str(tmp_path / "text"))
+    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz' cannot be unpacked"):
+        load(path)
 
 
 def test_an_archive_is_packed_at_the_fastest_level(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import torch
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
+from allennlp.models import Model
 from allennlp.modules import TextFieldEmbedder, TokenEmbedder
 from allennlp.modules.text_field_embedders import BasicTextFieldEmbedder
 from allennlp.modules.token_embedders import ElmoTokenEmbedder as AllenNlpEmbedder
@@ -15,7 +16,7 @@ from elmo_plugin.elmo import ElmoTokenEmbedder
 from elmo_plugin.text import batch_to_ids
 from tests.elmo.small_elmo import IDS, RANDOM
 from tests.oracles import options
-from tests.task_oracles import bilm_files
+from tests.task_oracles import bilm_files, build_elmo, tagger
 
 VOCAB = Vocabulary()
 OF_WORDS = {"options": options(char_cnn=None, n_tokens_vocab=7).to_dict(), "seed": 1}
@@ -67,3 +68,21 @@ def test_kept_boundaries_are_warned_of(caplog: pytest.LogCaptureFixture) -> None
     built = embedder(bilm=RANDOM, keep_sentence_boundaries=True)
     assert built(batch_to_ids([["Two", "words"]])).shape[:2] == (1, 4)
     assert "AllenNLP's models take the text's own mask" in caplog.text
+
+
+def test_ids_of_a_wrong_shape_are_told_the_shape_and_the_indexer_of_the_bilm() -> None:
+    for bilm, indexer, shape in ((OF_WORDS, "single_id", r"\(B, T\)"), ("english-tiny", "elmo_chara", r"\(B, T, C\)")):
+        with pytest.raises(ConfigurationError, match=f"'{indexer}.*{shape}.*got ids of shape .3,."):
+            build_elmo(bilm=bilm)(torch.tensor([1, 2, 3]))
+
+
+def test_the_first_word_to_cache_stands_for_padding() -> None:
+    elmo = build_elmo(bilm="english-tiny", dropout=0.0, vocab_to_cache=["@@PADDING@@", "Two", "words"]).eval()
+    expected = elmo(batch_to_ids([["Two", "words"], ["words"]])).representations[0]
+    found = elmo(torch.zeros(2, 2, 50, dtype=torch.long), torch.tensor([[1, 2], [2, 0]])).representations[0]
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_name_in_the_place_of_an_elmo_is_told_where_a_bilm_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"'model\.elmo'.*'english-tiny'; .*\{ bilm: "):
+        Model.from_params(Params(tagger("english-tiny"), "model."), vocab=VOCAB)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 import torch
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
@@ -360,6 +361,13 @@ def _in_folder_of_many_langs(name: str) -> Callable[[Path], Path]:
     return write
 
 
+def vocabulary_that_is_a_link(folder: Path) -> Path:
+    """`convert-elmo` would write what it leads to into the folder that is published."""
+    BilmTf().write(pretrained()._replace(vocabulary=None), folder)
+    (folder / "vocabulary.txt").symlink_to("/etc/passwd")
+    return folder
+
+
 def vocabulary_of_zeros(folder: Path) -> Path:
     """A compressed vocabulary that is large."""
     BilmTf().write(pretrained()._replace(vocabulary=None), folder)
@@ -479,6 +487,19 @@ def _of_a_format_that_clears_the_screen(header: dict[str, Any]) -> None:
     header["__metadata__"]["format"] = CLEAR_SCREEN * 10_000
 
 
+def _of_many_dimensions(number: int) -> Callable[[dict[str, Any]], None]:
+    """Describe an empty tensor, for which PyTorch needs seconds."""
+
+    def change(header: dict[str, Any]) -> None:
+        header["bilm.a"] = {"dtype": "F32", "shape": [1] * number + [0], "data_offsets": [0, 0]}
+
+    return change
+
+
+def _of_many_tensors(header: dict[str, Any]) -> None:
+    header |= {f"bilm.{n}": {"dtype": "F32", "shape": [0] * 9, "data_offsets": [0, 0]} for n in range(5000)}
+
+
 def _vocabulary_of_empty_lines(header: dict[str, Any]) -> None:
     words = "\n" * 40_000_000
     sums = json.loads(header["__metadata__"]["sums"])
@@ -542,6 +563,17 @@ def _virtual(file: h5py.File) -> None:
 
 def _link(file: h5py.File) -> None:
     file["of/no/use"] = h5py.ExternalLink("/dev/zero", "b_carry")
+
+
+def _of_large_chunks(file: h5py.File) -> None:
+    """A file of half a megabyte whose chunk takes half a gigabyte."""
+    chunk = (2**27,)
+    file.create_dataset("CNN_proj/b_proj", (8,), "float32", maxshape=(None,), chunks=chunk, compression="gzip")
+    file["CNN_proj/b_proj"][...] = 1.0
+
+
+def _type_in_the_place_of_numbers(file: h5py.File) -> None:
+    file["CNN_proj/b_proj"] = np.dtype("float32")
 
 
 def _circle(file: h5py.File) -> None:
@@ -613,4 +645,9 @@ ATTACKS: dict[str, Callable[[Path], Path]] = {
     "hdf5_virtual": _hdf5_with(_virtual),
     "hdf5_link": _hdf5_with(_link),
     "hdf5_circle": _hdf5_with(_circle),
+    "hdf5_of_large_chunks": _hdf5_with(_of_large_chunks),
+    "hdf5_with_a_type_in_the_place_of_numbers": _hdf5_with(_type_in_the_place_of_numbers),
+    "vocabulary_that_is_a_link": vocabulary_that_is_a_link,
+    **{f"tensor_of_{n}_dimensions": _native_with(_of_many_dimensions(n)) for n in (30_000, 100_000)},
+    "many_tensors": _native_with(_of_many_tensors),
 }

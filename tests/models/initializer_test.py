@@ -8,7 +8,7 @@ import torch
 from allennlp.models import Model
 from torch import Tensor
 
-from elmo_plugin.compat import initializers
+from elmo_plugin.compat import models, training
 from tests.models.configs import ELMO, ELMO_ONLY, stock_tagger
 from tests.task_oracles import (
     TOWNS,
@@ -57,7 +57,8 @@ def test_regexes_that_match_no_trained_parameter_are_warned_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []  # AllenNLP's training takes pytest's log handlers away
-    monkeypatch.setattr(initializers.logger, "warning", lambda text, *values: said.append(text % values))
+    for module in (models, training):
+        monkeypatch.setattr(module.logger, "warning", lambda text, *values: said.append(text % values))
     penalty = {"type": "l2", "alpha": 1.0}
     regexes = [[name, penalty] for name in ("scalar_mix_0", "mixes.0", "bilm", "encoder")]
     model = {**stock_tagger(elmo=ELMO), "regularizer": {"regexes": regexes}}

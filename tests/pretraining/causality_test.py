@@ -20,7 +20,7 @@ from tests.oracles import options
 
 WIDTH = 8
 """I, and P for contextualizers in which both are equal."""
-SIZES = {"input_size": WIDTH, "hidden_size": 6}
+SIZES = {"input_size": WIDTH, "hidden_size": WIDTH}
 ELMO_LSTM = {"type": "elmo_lstm", **SIZES, "cell_size": 10, "num_layers": 2}
 PASSING: dict[str, dict[str, Any]] = {
     "elmo_lstm, all layers": {**ELMO_LSTM, "return_all_layers": True, "dropout": 0.5},

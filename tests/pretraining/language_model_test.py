@@ -29,7 +29,7 @@ SAMPLED = {"type": "sampled", "n_samples": 4}
 ADAPTIVE = {"type": "adaptive", "cutoffs": [4, 9], "div_value": 2.0}
 NATIVE = "elmo_plugin.bilm.precision.has_native_bfloat16"
 READING_WORDS: Config = {"bilm": {"options": WORD_INPUT, "seed": 1}}
-LSTM = {"type": "lstm", "input_size": 8, "hidden_size": 6, "bidirectional": True}
+LSTM = {"type": "lstm", "input_size": 8, "hidden_size": 8, "bidirectional": True}
 
 
 def windows(folder: Path, model: BidirectionalLanguageModel, lines: list[str], **keys: Any) -> Iterator[Any]:
@@ -182,8 +182,9 @@ def test_bfloat16_and_auto_are_bfloat16_where_it_is_native_and_float32_where_it_
     [
         ({"precision": "float16"}, "'precision'.*float16"),
         ({"bilm": {"options": {**CHARACTERS, "n_tokens_vocab": 7}}}, rf"n_tokens_vocab'.* {len(WORDS)}\D.* 7"),
-        ({"contextualizer": {**LSTM, "input_size": 7}}, "'contextualizer'.* 8, .* 7"),
-        ({"softmax": {**SAMPLED, "n_samples": 999}}, "'n_samples'.* 999"),
+        ({"contextualizer": {**LSTM, "input_size": 7}}, "'contextualizer'.* 8 .* 7 "),
+        ({"contextualizer": {**LSTM, "hidden_size": 6}}, "'contextualizer'.* 16, .* 12"),
+        ({"softmax": {**SAMPLED, "n_samples": 999}}, "n_samples'.* 999"),
     ],
 )
 def test_an_invalid_config_is_rejected(keys: Config, message: str) -> None:

@@ -1,6 +1,7 @@
 """The optimizer `muon`, against PyTorch's own Muon and AdamW, one for each set of weights."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -52,16 +53,31 @@ def of_torch(weights: Weights) -> list[torch.optim.Optimizer]:
 
 
 @NEEDS_MUON
-@pytest.mark.usefixtures("native_bfloat16")  # PyTorch's own Muon always computes in it
 def test_muon_trains_the_matrices_of_hidden_layers_and_adamw_all_other_weights() -> None:
     weights, reference = Weights(), Weights()
     five_steps(weights, [muon(weights)])
     five_steps(reference, of_torch(reference))
-    for found, wanted in zip(weights.parameters(), reference.parameters(), strict=True):
+    lstm, others = weights.bilm["lstm"], reference.bilm["lstm"]
+    assert (lstm["weight"] - others["weight"]).norm() < 1e-2 * (
+        others["weight"] - Weights().bilm["lstm"]["weight"]
+    ).norm()
+    assert torch.equal(lstm["bias"], others["bias"])
+    assert torch.equal(weights.bilm["softmax"]["weight"], reference.bilm["softmax"]["weight"])
+
+
+def test_a_state_restores_both_optimizers(tmp_path: Path) -> None:
+    weights, again = Weights(), Weights()
+    optimizer, resumed = muon(weights), muon(again)
+    five_steps(weights, [optimizer])
+    torch.save(optimizer.state_dict(), tmp_path / "state")
+    resumed.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
+    again.load_state_dict(weights.state_dict())
+    for each, its_optimizer in ((weights, optimizer), (again, resumed)):
+        five_steps(each, [its_optimizer])
+    for found, wanted in zip(again.parameters(), weights.parameters(), strict=True):
         assert torch.equal(found, wanted)
 
 
-@pytest.mark.usefixtures("emulated_bfloat16")
 @pytest.mark.parametrize("shape", [(64, 8), (8, 64), (16, 16)])
 @pytest.mark.parametrize("condition", [1, 1e2, 1e4])
 def test_float32_is_as_precise_as_iterating_the_matrix_itself(shape: tuple[int, int], condition: float) -> None:
@@ -75,6 +91,12 @@ def test_float32_is_as_precise_as_iterating_the_matrix_itself(shape: tuple[int, 
     found = nearest_orthogonal(matrix.float())
     assert found.dtype == torch.float32
     assert (found - wanted).norm() < 1e-3 * wanted.norm()
+
+
+@pytest.mark.parametrize("betas", [[0.9], [], [0.9, 0.98, 0.99], [0.9, -1]])
+def test_other_than_two_coefficients_are_rejected(betas: list[float]) -> None:
+    with pytest.raises(ConfigurationError, match="'betas"):
+        muon(Weights(), betas=betas)
 
 
 @pytest.mark.parametrize(("matrices", "what"), [([r"\.encoder\."], "no matrix"), (["."], "all")])

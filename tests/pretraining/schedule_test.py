@@ -13,7 +13,7 @@ PER_EPOCH, WARMUP = 20, 12
 RATES = [0.5, 0.003]
 
 
-def build(warmup: int = WARMUP, epochs: int = 3) -> tuple[SGD, LearningRateScheduler]:
+def build(warmup: float = WARMUP, epochs: int = 3) -> tuple[SGD, LearningRateScheduler]:
     """Build an optimizer of two groups, each with its own learning rate, and the schedule as the trainer does."""
     optimizer = SGD([{"params": [torch.nn.Parameter(torch.ones(1))], "lr": rate} for rate in RATES], lr=1.0)
     config = Params({"type": "warmup_cosine", "warmup_steps": warmup})
@@ -43,6 +43,15 @@ def test_a_recovered_run_continues_with_the_next_step_to_the_end_in_its_config(t
     longer, its_own_schedule = build(epochs=6)
     its_own_schedule.step_batch(50)
     assert [group["lr"] for group in recovered.param_groups] == [group["lr"] for group in longer.param_groups]
+
+
+@pytest.mark.parametrize(("share", "steps"), [(0.2, 12), (0.01, 0), (0.0, 0)])
+def test_a_warm_up_below_1_is_a_share_of_the_run(share: float, steps: int) -> None:
+    (optimizer, schedule), (wanted, its_schedule) = build(warmup=share), build(warmup=steps)
+    for step in range(1, 61):
+        for each in (schedule, its_schedule):
+            each.step_batch(step)
+        assert [group["lr"] for group in optimizer.param_groups] == [group["lr"] for group in wanted.param_groups]
 
 
 def test_a_warm_up_as_long_as_the_run_is_rejected() -> None:

@@ -71,10 +71,6 @@ def test_a_shared_table_that_was_trained_stays_as_it_is(tmp_path: Path) -> None:
     [
         ({"share_embedding_softmax": True}, "characters"),
         ({**SHARED, "softmax": {"type": "adaptive", "cutoffs": [4], "div_value": 2.0}}, "'adaptive'"),
-        (
-            {**SHARED, "contextualizer": {"type": "lstm", "input_size": 8, "hidden_size": 6, "bidirectional": True}},
-            r"\(\d+, 6\), got \(\d+, 8\)",
-        ),
     ],
 )
 def test_a_table_that_cannot_be_shared_is_rejected(keys: Config, message: str) -> None:

@@ -54,9 +54,44 @@ def test_training_warns_once_if_the_rows_are_no_ranks(
         assert f"its line {line} is 'word1'" in warnings[0] and f"{softmax['type']!r}" in warnings[0]
 
 
-def test_nats_lost_is_the_difference_of_two_log_likelihoods_by_hand() -> None:
-    probabilities = torch.log1p(1 / (torch.arange(6) + 1.0)) / torch.log(torch.tensor(7.0))
-    by_rows = 5 * probabilities[3].log() + 0 * probabilities[4].log() + 9 * probabilities[5].log()
-    by_count = 9 * probabilities[3].log() + 5 * probabilities[4].log()
+@pytest.mark.parametrize(
+    ("size", "n_tokens", "words", "is_warned"),
+    [
+        (262, 1000, "alphabetical", True),
+        (262, 1000, "sorted", False),
+        (40, 250, "alphabetical", True),
+        (40, 250, "sorted", False),
+        (5000, 600, "sorted", False),  # of most words the text has none
+        (5000, 600, "alphabetical", True),
+        (262, 90, "alphabetical", False),  # too few words to say
+    ],
+)
+def test_a_small_text_is_judged_when_its_first_epoch_ends(
+    size: int, n_tokens: int, words: str, is_warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    draw = random.Random(2)
+    by_count = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(size)]
+    text = draw.choices(by_count, [1 / rank for rank in range(1, size + 1)], k=n_tokens)
+    model = language_model(
+        [*MARKS, *(by_count if words == "sorted" else sorted(by_count))], softmax=ADAPTIVE | {"cutoffs": [9]}
+    )
+    with caplog.at_level(logging.WARNING), torch.no_grad():
+        for epoch in range(2):
+            model.train()
+            for start in range(0, n_tokens, 50):
+                model(tokens=WordIds(model.vocab).of_sentences([text[start : start + 50]]))
+            assert epoch > 0 or "not sorted by count" not in caplog.text
+            model.get_metrics(reset=True)
+            model.eval().get_metrics(reset=True)
+    assert caplog.text.count("not sorted by count") == is_warned
+
+
+def test_the_share_lost_is_a_ratio_of_log_likelihoods_by_hand() -> None:
+    nats = -(torch.log1p(1 / (torch.arange(6) + 1.0)) / torch.log(torch.tensor(7.0))).log()
+    by_rows = 5 * nats[3] + 0 * nats[4] + 9 * nats[5]
+    by_count = 9 * nats[3] + 5 * nats[4]
+    at_random = 14 * nats[3:].mean()
     counts = torch.tensor([0, 0, 0, 5, 0, 9])
-    assert word_order.nats_lost(counts) == pytest.approx(float(by_count - by_rows) / 14, rel=1e-5)
+    assert word_order.share_lost(counts) == pytest.approx(
+        float((by_rows - by_count) / (at_random - by_count)), rel=1e-5
+    )

@@ -1,6 +1,7 @@
 """What a client may take of the server: bytes, time, places, and memory for answers."""
 
 import asyncio
+import json
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ from starlette.responses import Response
 
 from elmo_plugin.serving import Limits, ServedModel, read_limits
 from elmo_plugin.serving.limits import Guard
+from elmo_plugin.serving.server import MOST_SMALL_CHUNKS
 from tests.serving_oracles import Client, serving
 
 HEAD = b"POST /tag HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\n"
@@ -58,9 +60,67 @@ def test_a_request_with_two_lengths_is_rejected_and_its_connection_closed(small:
     assert answer.startswith(b"HTTP/1.1 400 ") and b"Transfer-Encoding" in answer
 
 
-def test_a_compressed_request_is_415(small: Client) -> None:
-    answer = small.raw(HEAD, b"Content-Encoding: gzip\r\nContent-Length: 22\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 415 ") and b"'gzip'" in answer
+@pytest.mark.parametrize("encodings", [("gzip",), ("identity", "gzip"), ("gzip", "identity")])
+def test_a_compressed_request_is_415(small: Client, encodings: tuple[str, ...]) -> None:
+    lines = "".join(f"Content-Encoding: {encoding}\r\n" for encoding in encodings)
+    answer = small.raw(HEAD, lines.encode(), b"Content-Length: 22\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 415 ") and ", ".join(encodings).encode() in answer
+
+
+def error_of(answer: bytes) -> str:
+    """The error in an answer that is JSON."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head.lower()
+    return str(json.loads(body)["error"])
+
+
+@pytest.mark.parametrize(
+    "request_", [b"\x16\x03\x01\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", HEAD + b"Content-Length: x\r\n\r\n"]
+)
+def test_what_is_no_http_gets_an_error_as_json(small: Client, request_: bytes) -> None:
+    answer = small.raw(request_)
+    assert answer.startswith(b"HTTP/1.1 400 ") and "HTTP" in error_of(answer)
+
+
+def chunks(body: bytes, size: int) -> bytes:
+    parts = (body[at : at + size] for at in range(0, len(body), size))
+    return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+
+
+def test_chunks_that_cost_more_than_they_bring_are_counted(tagger: ServedModel) -> None:
+    """A short request may come byte by byte, and a long one in large chunks."""
+    with serving(tagger) as client:
+        short = client.raw(HEAD, b"Transfer-Encoding: chunked\r\n\r\n", chunks(BODY, 1))
+        long = client.raw(HEAD, b"Transfer-Encoding: chunked\r\n\r\n", chunks(BODY + b" " * 200_000, 1024))
+        many = client.raw(HEAD, b"Transfer-Encoding: chunked\r\n\r\n", chunks(BODY + b" " * MOST_SMALL_CHUNKS, 1))
+    assert short.startswith(b"HTTP/1.1 200 ") and long.startswith(b"HTTP/1.1 200 ")
+    assert many.startswith(b"HTTP/1.1 400 ") and str(MOST_SMALL_CHUNKS) in error_of(many)
+
+
+@pytest.mark.parametrize("item", [0, {}, [0], [["w"]], 1e5, None])
+def test_wrong_items_are_counted_and_then_looked_at_up_to_the_first(
+    tagger: ServedModel, item: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else looks at them, and not in the event loop, which answers `/health`."""
+    loops: list[Any] = []
+    calls: list[Any] = []
+    check = Limits.check
+
+    def noted(self: Limits, texts: Any) -> None:
+        calls.append(texts)
+        with suppress(RuntimeError):
+            loops.append(asyncio.get_running_loop())
+        check(self, texts)
+
+    monkeypatch.setattr(Limits, "check", noted)
+    with serving(tagger) as client:
+        many = client.post("/tag", {"sentences": [item] * 10_000})
+        first = client.post("/tag", {"sentences": ["One", item, item]})
+        further = client.post("/tag", {"sentences": [item] * 3, "further": 1, "more": 2})
+    assert many.status == 422 and "10,000" in many.json["error"]
+    assert first.status == 422 and first.json["error"].startswith("'sentences[1]': ")
+    assert further.status == 422 and "'further'" in further.json["error"]
+    assert len(calls) == 2 and not loops
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin
 
 import pytest
 
+from elmo_plugin.serving.page import pieces
 from tests.serving_oracles import Client
 
 ATTACKS = ["\"'></title><script>alert(1)</script>", "{{ 7 * 7 }} <img src=x onerror=alert(1)>"]
@@ -77,3 +78,27 @@ def test_the_page_shows_an_error_for_a_wrong_request(tagger_client: Client, sent
     answer = tagger_client.get("/?" + urlencode({"sentence": sentence}))
     assert answer.status == status
     assert ('role="alert"' in answer.text) == (status != 200)
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/no/<b>where", 404), ("/tag", 405)])
+def test_a_browser_gets_the_page_for_an_unknown_address(tagger_client: Client, path: str, status: int) -> None:
+    """A program gets JSON. The form and the link lead to the server, also behind a proxy that serves it in a folder."""
+    address = path.replace("<", "%3C").replace(">", "%3E")
+    browser = tagger_client.ask("GET", address, headers={"Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"})
+    assert browser.status == status and browser.headers["content-type"].startswith("text/html")
+    shown = Reader(browser.text)
+    assert path in shown.shown
+    (form,) = shown.named("form")
+    assert urljoin(f"http://proxy/folder{address}", form["action"]) == "http://proxy/folder/"
+    program = tagger_client.ask("GET", address, headers={"Accept": "*/*"})
+    assert program.status == status and path in program.json["error"]
+
+
+def test_words_outside_of_names_have_no_colour() -> None:
+    tagged = {"tokens": ["Greta", "sailed", "to", "Calder"], "tags": ["U-PER", "O", "O", "U-LOC"]}
+    assert [(piece.label, piece.colour) for piece in pieces(tagged)] == [
+        ("U-PER", 0),
+        ("O", None),
+        ("O", None),
+        ("U-LOC", 1),
+    ]

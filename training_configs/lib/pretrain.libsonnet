@@ -14,8 +14,8 @@
   epochs:: 10,
   learning_rate:: 0.003,
   matrix_learning_rate:: 0.005,  // for the matrices that Muon trains
-  warmup_steps:: 500,
-  batches_per_epoch:: null,  // null: the whole text; with fewer batches, perplexity is evaluated more often
+  warmup_steps:: 0.05,  // a share of the run, or a number of batches
+  batches_per_epoch:: null,  // null: an epoch is a pass; with fewer batches, perplexity is evaluated more often
   seed:: 13370,
 
   // The sizes of the published models: Peters et al. 2018 §3.4, and the options files of their weights.

@@ -2,10 +2,9 @@
 (import '../lib/pretrain.libsonnet') {
   options:: self.published(2048, 256, n_highway=1),
   vocabulary_size:: 200000,
-  softmax:: { type: 'adaptive', cutoffs: [8000, 40000], div_value: 4 },
+  softmax:: { type: 'adaptive', div_value: 4 },
   batches:: self.sentences(20480),
   precision:: 'auto',
   learning_rate:: 0.002,
-  warmup_steps:: 1000,
   epochs:: 5,
 }

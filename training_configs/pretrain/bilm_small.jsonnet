@@ -2,9 +2,8 @@
 (import '../lib/pretrain.libsonnet') {
   options:: self.published(1024, 128, n_highway=1),
   vocabulary_size:: 100000,
-  softmax:: { type: 'adaptive', cutoffs: [4000, 20000], div_value: 2 },
+  softmax:: { type: 'adaptive', div_value: 2 },
   batches:: self.sentences(10240),
   precision:: 'auto',
-  warmup_steps:: 1000,
   epochs:: 5,
 }

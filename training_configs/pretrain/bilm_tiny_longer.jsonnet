@@ -2,5 +2,4 @@
 // rises and falls once more.
 (import 'bilm_tiny.jsonnet') + (import '../lib/pretrained.libsonnet') {
   seed:: 13371,
-  batches_per_epoch:: 1150,
 }

@@ -2,6 +2,6 @@
 // half or more).
 (import '../lib/pretrain.libsonnet') + (import '../lib/pretrained.libsonnet') {
   learning_rate:: 0.001,
-  warmup_steps:: 50,
+  warmup_steps:: 0.25,
   epochs:: 3,
 }
