@@ -13,12 +13,14 @@ FRAME = re.compile(
     r"(?P<start>\*\*\* ?START OF TH(?:E|IS) PROJECT GUTENBERG)"
     r"|(?P<end>\*\*\* ?END OF TH(?:E|IS) PROJECT GUTENBERG|^End of (?:the |this )?Project Gutenberg)"
     r"|(?P<small_print>\*END ?\*? ?THE SMALL PRINT)"  # of books before 2003: the end of a header, or of a licence
-    r"|(?P<licence>newsletter to hear about new e-?books)"
+    r"|(?P<licence>newsletter to hear about new e-?books|\*\*\* ?END: FULL LICENSE)"
     r"|(?P<name>project gutenberg)",
     re.IGNORECASE,
 )
 MARKUP = re.compile(r"</?(?:a|b|br|div|em|h\d|i|img|li|p|span|strong|td|tr|ul)\b[^<>]*>|&(?:\w{2,8}|#\d+);")
 AT_THE_EDGE = re.compile(r"^\d{1,4}\b\W*|\W*\b\d{1,4}$")
+LINES_OF_A_MARK = 6
+"""The most lines of a mark that begins a book, if its title is long."""
 LONGEST_HEAD = 80
 FEWEST_HEADS = 3
 """How often a line interrupts a sentence or stands beside a page number before it is a running head."""
@@ -59,6 +61,7 @@ class Clutter:
         self._frame_edges: list[int] = []  # where a frame begins, where it ends, and so on
         self._header: Optional[int] = 1  # where the header of the next book begins
         self._is_named = self._in_book = False
+        self._mark_ends = 0  # where the last line of a mark is at the latest
 
     def add(self, lines: Iterable[str]) -> None:
         """Look at further lines of the file."""
@@ -71,7 +74,10 @@ class Clutter:
                 continue
             self.n_markup += MARKUP.search(text) is not None
             if found := FRAME.search(text):
-                self._add_frame(found.lastgroup)
+                self._add_frame(found)
+            elif text.endswith("***") and self._n_lines < self._mark_ends:
+                self._frame_edges[-1] = self._n_lines + 1
+                self._mark_ends = 0
             self._add_line(Line(self._n_lines, text, self._after_blank, self._after_page))
             self._after_blank = self._after_page = False
         if len(self._heads) > MOST_HEADS:
@@ -92,17 +98,18 @@ class Clutter:
                     line = "" if kind == FRAMES else PAGE_BREAK
             yield line
 
-    def _add_frame(self, mark: Optional[str]) -> None:
-        number, edges = self._n_lines, self._frame_edges
+    def _add_frame(self, found: "re.Match[str]") -> None:
+        mark, number, edges = found.lastgroup, self._n_lines, self._frame_edges
         in_frame = len(edges) % 2 == 1
         if mark == "start" or (mark == "small_print" and not in_frame):
             edges += [number + 1] if in_frame else [self._header or number, number + 1]
             self._header, self._in_book = None, True
+            self._mark_ends = 0 if found.string.endswith("*") else number + LINES_OF_A_MARK
         elif mark == "end" and not in_frame:
             edges.append(number)
             self._header, self._in_book = None, False
-        elif mark in ("small_print", "licence") and in_frame:
-            edges.append(number + 1)
+        elif mark in ("small_print", "licence"):
+            edges += [number + 1] if in_frame else [number, number + 1]
             self._is_named = False
         elif not self._in_book and not in_frame and not self._is_named:
             self._header, self._is_named = number, True

@@ -46,17 +46,18 @@ def stop_after(words: str, before: str = "", flags: re.RegexFlag = re.NOFLAG) ->
 
 
 NUMBERED = "abb art bd cap ch chap col cols fig figs fol kap no nos nr pág págs pp sec tab tom vol vols"
-NOT_ENDS = [stop_after(NUMBERED, "(?= ?\\d)", re.IGNORECASE)]
-"""Full stops that do not end a sentence in any language: those between a word and its number."""
 ORDINAL = re.compile(r"\.(?:(?<=(?<![\d.,:/-])\d\.)|(?<=(?<![\d.,:/-])\d\d\.))(?= [^\W\d])")
-WITH_ORDINALS = ["cs", "da", "de", "et", "fi", "hr", "hu", "is", "lb", "lv", "nb", "nn", "no", "sk", "sl", "sr", "tr"]
+INITIAL = re.compile(r"\.(?<=\b[A-ZÀ-ÖØ-ÞΑ-ΩЀ-Я]\.)(?= [^\W\d_])")
 PRAENOMINA = "Ap App Cn Mam Ser Sex Sp Ti Tib"
 DATES = "Kal Ian In Feb Febr Mart Apr Mai Iul Iun Quint Sext Aug Sep Sept Oct Nov Dec Cos Coss cos coss HS Scr"
-NOT_ENDS_IN: dict[str, list["re.Pattern[str]"]] = {
-    **{language: [ORDINAL] for language in WITH_ORDINALS},  # `der 2. Band`
-    # Single letters, as `P.`, end a sentence in no language.
-    "la": [stop_after(f"{PRAENOMINA} {DATES}"), stop_after("Non Id Eid", "(?= [A-Z])")],
-}
+NOT_ENDS = [
+    ("", stop_after(NUMBERED, "(?= ?\\d)", re.IGNORECASE)),
+    ("cs da de et fi hr hu is lb lv nb nn no sk sl sr tr", ORDINAL),  # `der 2. Band`
+    ("be bg ca cs da es fr gl it kk mk nl oc pl pt ru sk sr uk", INITIAL),  # `M. Dupont`; sentencex knows it in others
+    ("la", stop_after(f"{PRAENOMINA} {DATES}")),
+    ("la", stop_after("Non Id Eid", "(?= [A-Z])")),
+]
+"""The languages, or none for all, in which a full stop does not end a sentence."""
 MORE_MARKS = re.compile(r"[!?](?=[!?])")
 """Marks after which sentencex would not end a sentence: it does not at `!!` before `I`."""
 ENDS_IN = {"en": [stop_after("No no Me me Ok ok OK art fed ill may miss")]}
@@ -79,7 +80,7 @@ class SentenceSplitter:
         self._language = language
         self.words = SpacyBlankTokenizer(language).words
         self._masks = [
-            *((pattern, "_") for pattern in NOT_ENDS + NOT_ENDS_IN.get(language, [])),
+            *((pattern, "_") for languages, pattern in NOT_ENDS if not languages or language in languages.split()),
             *((pattern, "!") for pattern in ENDS_IN.get(language, [])),
             (MORE_MARKS, "x"),
             (QUOTATION_MARKS, " "),

@@ -71,6 +71,9 @@ SMALL_PRINT = "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*"
         (["One.", NAME, START, "Two.", END, LICENCE_END, "Three."], ["One.", "Two.", "Three."]),
         ([NAME, SMALL_PRINT, "One.", "End of the Project Gutenberg Etext of X", "Thanks."], ["One."]),
         (["One.", END, "Licence."], ["One."]),
+        ([f"{START[:-4]}, A VERY", "LONG", "TITLE ***", "One.", "***", "Two."], ["One.", "***", "Two."]),
+        ([START, "One.", "***", "Two."], ["One.", "***", "Two."]),
+        ([START, "One.", END, LICENCE_END, "", "*** END: FULL LICENSE ***", "Two."], ["One.", "", "Two."]),
         ([START, "One.", START, "Two."], ["One.", "Two."]),
     ],
 )

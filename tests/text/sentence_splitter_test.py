@@ -23,9 +23,18 @@ SENTENCES = [
     ("de", ["»Komm!« sagte er.", "„Nein.“", "Der 2. Band kam am 3. Mai, z. B. so.", "Im Jahr 1990.", "Dann ging er."]),
     pytest.param(
         "fr",
-        ["« Viens ! » dit-il.", "« Pourquoi ? »", "— Non ! cria-t-il.", "— Oui, M. Dupont, art. 5."],
+        [
+            "M. Dupont est venu.",
+            "Il vit A. Dumas et M. Orrin.",
+            "« Viens ! » dit-il.",
+            "« Pourquoi ? »",
+            "— Non ! cria-t-il.",
+            "— Oui, M. Dupont, art. 5.",
+        ],
         marks=pytest.mark.slow,  # spaCy makes its rules for French in seconds
     ),
+    ("ru", ["А. С. Пушкин родился.", "Б. Иванов знал М. Горького.", "(Он ушёл.)", "Да."]),
+    ("it", ["A. Manzoni scrisse.", "Così G. Verga.", "Sì."]),
     ("pt", ["Ver pág. 5 e Pág. 7.", "Fim."]),
     (
         "la",
