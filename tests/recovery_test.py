@@ -1,8 +1,10 @@
 """Runs of task models that were killed and recovered: with and without `exact_resume` and the checkpointer `atomic`."""
 
 import json
+import sys
 from pathlib import Path
 from pickle import UnpicklingError
+from subprocess import DEVNULL, PIPE, Popen, run
 from typing import Any
 
 import allennlp.commands.train
@@ -15,6 +17,7 @@ from allennlp.training import GradientDescentTrainer, TrainerCallback
 
 from elmo_plugin import commands
 from elmo_plugin.bilm import CharacterLevelEncoder
+from elmo_plugin.common import LOCK
 from elmo_plugin.pretraining.vocabulary import MARKS, vocabulary_of
 from tests.full_disk import disk_of
 from tests.oracles import options
@@ -71,6 +74,40 @@ def test_a_run_that_was_killed_after_its_last_epoch_keeps_its_metrics_and_trains
     train(keys, tmp_path / "run", recover=True)
     assert differences(end_of(tmp_path / "run"), metrics) == []
     assert not (tmp_path / "run/metrics_epoch_2.json").exists()
+
+
+LOCKING = """
+import fcntl, os, sys
+fcntl.lockf(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_run_in_whose_folder_another_process_trains_is_refused(tmp_path: Path) -> None:
+    keys = config(num_epochs=1)
+    train(keys, tmp_path / "run")
+    # A lock belongs to a process, and the finished run has given it back.
+    command = [sys.executable, "-c", LOCKING, str(tmp_path / "run" / LOCK)]
+    with Popen(command, stdin=PIPE, stdout=PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"locked\n"
+        with pytest.raises(ConfigurationError, match="run': another process"):
+            train(keys, tmp_path / "run", recover=True)
+        other.communicate()
+    train(keys, tmp_path / "run", recover=True)
+
+
+def test_a_run_locks_its_folder(tmp_path: Path) -> None:
+    found = []
+
+    class Locks(TrainerCallback):
+        def on_start(self, *args: Any, **kwargs: Any) -> None:
+            command = [sys.executable, "-c", LOCKING, str(tmp_path / "run" / LOCK)]
+            found.append(run(command, stdin=DEVNULL, capture_output=True, check=False).returncode)
+
+    TrainerCallback.register("locks", exist_ok=True)(Locks)
+    train(config(num_epochs=1, callbacks=["locks"]), tmp_path / "run")
+    assert found == [1]
 
 
 def test_sigterm_ends_a_run_with_one_line_that_says_how_to_continue(

@@ -4,17 +4,19 @@ import functools
 import inspect
 import json
 import logging
+import os
 import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import chain
 from multiprocessing import active_children
 from os import PathLike
 from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
 from traceback import walk_tb
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn, Optional, Union
 
 from allennlp.commands import train
 from allennlp.common import Params
@@ -38,6 +40,7 @@ from elmo_plugin.common import (
     at_least,
     atomic_file,
     check_config,
+    lock_folder,
     names_our_components,
     on_stop_signal,
 )
@@ -60,11 +63,23 @@ PREDICTORS = {
 
 
 class _ConfigOfRun(Params):
-    """A config that a killed run leaves in its folder completely or not at all, so that `--recover` can read it."""
+    """A config that a killed run leaves in its folder completely or not at all, so that `--recover` can read it.
+
+    AllenNLP writes it as soon as the folder is that of this run, so this also locks the folder until `close`.
+    """
+
+    _lock: Optional[int] = None
 
     def to_file(self, params_file: str, *args: Any, **kwargs: Any) -> None:
+        block = self.params.get("distributed") or {}
+        if block.get("num_nodes", 1) == 1:  # several computers may share the folder
+            self._lock = lock_folder(Path(params_file).parent)
         with atomic_file(Path(params_file)) as partial:
             super().to_file(str(partial), *args, **kwargs)
+
+    def close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
 
 
 @replaces(train, "train_model")
@@ -77,7 +92,7 @@ def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     params, folder = given["params"], given["serialization_dir"]
     if not names_our_components(params.params):
         return original(*args, **kwargs)
-    given["params"] = _ConfigOfRun(params.params, params.history)
+    given["params"] = config_of_run = _ConfigOfRun(params.params, params.history)
     if not_a_folder := next((path for path in (Path(folder), *Path(folder).parents) if path.is_file()), None):
         raise ConfigurationError(f"'{not_a_folder}': expected a folder for the run, got a file")
     check_config(params.params)
@@ -95,14 +110,15 @@ def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
         if resumes_exactly:
             check_processes(_processes(before), _processes(params))
         _check_same_config(before, params, config)
-    if resumes_exactly:
-        return _train_with_exact_resume(train_now, folder, _processes(params) > 1)
-    try:
-        return train_now()
-    except (KeyboardInterrupt, SigTermReceived) as error:
-        if not is_command():
-            raise
-        _stop(SIGINT if isinstance(error, KeyboardInterrupt) else SIGTERM, folder)
+    with closing(config_of_run):
+        if resumes_exactly:
+            return _train_with_exact_resume(train_now, folder, _processes(params) > 1)
+        try:
+            return train_now()
+        except (KeyboardInterrupt, SigTermReceived) as error:
+            if not is_command():
+                raise
+            _stop(SIGINT if isinstance(error, KeyboardInterrupt) else SIGTERM, folder)
 
 
 def _check_same_config(before: Params, now: Params, place: Path) -> None:

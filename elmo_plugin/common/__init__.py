@@ -1,6 +1,6 @@
 """What every package uses: config keys, JSON, labels, atomic writes, stop signals, equal settings, empty modules."""
 
-from elmo_plugin.common.atomic_write import atomic_file, atomic_folder
+from elmo_plugin.common.atomic_write import LOCK, atomic_file, atomic_folder, lock_folder
 from elmo_plugin.common.config_keys import (
     MOST,
     Kind,
@@ -24,6 +24,7 @@ from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
 from elmo_plugin.common.without_memory import with_memory, without_memory
 
 __all__ = [
+    "LOCK",
     "MOST",
     "Kind",
     "Stopped",
@@ -40,6 +41,7 @@ __all__ = [
     "kind_of",
     "labels_not_in_train",
     "labels_of",
+    "lock_folder",
     "names_our_components",
     "on_stop_signal",
     "parse_json",

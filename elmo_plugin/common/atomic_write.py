@@ -17,6 +17,8 @@ from typing import Optional
 
 from allennlp.common.checks import ConfigurationError
 
+LOCK = "lock"
+"""The file in a folder whose lock is that of the folder."""
 TEMPORARY = re.compile(r".*\.[0-9a-f]{12}\.partial")
 """The names of temporary files and folders."""
 
@@ -113,6 +115,24 @@ def _locked(path: Path, wait: bool = True) -> Iterator[bool]:
         yield is_locked
     finally:
         os.close(descriptor)
+
+
+def lock_folder(folder: Path) -> int:
+    """Return a descriptor that holds the lock of a folder until it is closed, at the latest at the end of the process.
+
+    Raises `ConfigurationError` if another process holds it. These locks also work on network file systems, and forks do
+    not share them.
+    """
+    import fcntl  # does not exist on Windows
+
+    with _named_errors(folder):
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        os.close(lock)
+        raise ConfigurationError(f"'{folder}': another process is at work in this folder") from error
+    return lock
 
 
 def _same_content(new: Path, old: Path) -> bool:

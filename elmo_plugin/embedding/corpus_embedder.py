@@ -32,7 +32,7 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from more_itertools import peekable
 
-from elmo_plugin.common import atomic_file, check_made_with
+from elmo_plugin.common import LOCK, atomic_file, check_made_with, lock_folder
 from elmo_plugin.embedding import corpus as corpora
 from elmo_plugin.embedding.corpus import Corpus, Window
 from elmo_plugin.embedding.embedder import Embedder, mean
@@ -44,7 +44,7 @@ VERSION = 1
 """The version of the folder of an unfinished output, and of the manifest."""
 PART = ".part"
 """The ending of the folder's name."""
-RUN, PARTS, JOINING, LOCK, PARTIAL = "run.json", "parts", "joining", "lock", ".partial"
+RUN, PARTS, JOINING, PARTIAL = "run.json", "parts", "joining", ".partial"
 OTHER_OUTPUT = "name another output, or delete it"
 
 
@@ -238,25 +238,16 @@ def _part_folder(folder: Path, run: Mapping[str, Any]) -> Iterator[None]:
     Raises `ConfigurationError` for the parts of another run, for a folder in which another process is at work, and for
     a folder with other content. At the end the folder is removed if it has no parts.
     """
-    import fcntl  # does not exist on Windows
-
     path = folder / RUN
     try:
         folder.mkdir(exist_ok=True)
         others = {file.name for file in folder.iterdir() if file.suffix != PARTIAL} - {JOINING, LOCK}
-        if others and not path.exists():
-            raise ConfigurationError(f"'{folder}': expected the folder of an unfinished output, got other files")
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise ConfigurationError(f"'{folder}' cannot be made: {error}") from error
-    is_ours = False
+    if others and not path.exists():
+        raise ConfigurationError(f"'{folder}': expected the folder of an unfinished output, got other files")
+    lock = lock_folder(folder)
     try:
-        try:
-            # These locks also work on network file systems, and end with this process, unlike those that forks share.
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as error:
-            raise ConfigurationError(f"'{folder}': another process is at work in this folder") from error
-        is_ours = True
         _remove_partials(folder)
         if _part_names(folder):
             check_made_with(str(folder), path, run, OTHER_OUTPUT)
@@ -266,10 +257,9 @@ def _part_folder(folder: Path, run: Mapping[str, Any]) -> Iterator[None]:
             (folder / PARTS).mkdir(exist_ok=True)
         yield
     finally:
-        if is_ours:
-            _remove_partials(folder)
+        _remove_partials(folder)
         os.close(lock)
-        if is_ours and not _part_names(folder):
+        if not _part_names(folder):
             # On NFS, another process may have the lock open, which then cannot be removed yet.
             shutil.rmtree(folder, ignore_errors=True)
 
