@@ -1,4 +1,4 @@
-"""`python -m benchmarks.rule`: time the ways to multiply few rows by a weight, from which `lstm.products` chooses.
+"""`python -m benchmarks.rule`: time the ways to multiply few rows by a weight, from which `tensors.products` chooses.
 
 The columns of int8 are its products in a recurrence and elsewhere, from which `bilm.precision` chooses.
 
@@ -16,8 +16,7 @@ from torch.nn.functional import linear
 
 from benchmarks.table import Table, machine
 from benchmarks.timing import Call, interleave
-from elmo_plugin.lstm import Int8Weight, has_int8
-from elmo_plugin.lstm.products import _by_onednn, _multiply_blocks, _prepack
+from elmo_plugin.tensors import Int8Weight, Prepared, Way, has_int8
 
 SHAPES = [
     (512, 32),
@@ -47,20 +46,17 @@ def calls(height: int, width: int, rows: int) -> list[Call]:
     ways = {
         "`linear`": [partial(linear, values, weight) for weight in weights],
         "`mm`, transposed": [partial(torch.mm, values, weight, out=out) for weight in transposed],
-        "oneDNN": [partial(_by_onednn(weight), values) for weight in weights],
-        "oneDNN, prepacked": [partial(_by_onednn(_prepack(weight)), values) for weight in weights],
     }
-    if rows == 1:
-        ways["blocks"] = [partial(_multiply_blocks, weight, values) for weight in weights]
+    for name, way in (("MKL", Way.MKL), ("oneDNN", Way.ONEDNN), ("oneDNN, prepacked", Way.ONEDNN_COPY)):
+        product = Prepared(weights, way, [None] * 4)
+        ways[name] = [partial(product.one, number, values) for number in range(4)]
     if has_int8():
         rounded = [Int8Weight(weight) for weight in weights]
         ways["int8, recurrent"] = [partial(weight.product, values) for weight in rounded]
         ways["int8"] = [partial(weight.precise_product, values) for weight in rounded]
     both, both_out = torch.randn(2, rows, width), torch.empty(2, rows, height)
-    stacked = transposed if height > width else weights.mT
-    ways["`bmm` of both directions"] = [
-        partial(torch.bmm, both, stacked[first : first + 2], out=both_out) for first in (0, 2)
-    ]
+    stacked = [Prepared(weights[first : first + 2], Way.MKL_COPY) for first in (0, 2)]
+    ways["MKL, both directions"] = [partial(product, both, out=both_out) for product in stacked]
     return [Call(name, partial(run_next, cycle(functions))) for name, functions in ways.items()]
 
 

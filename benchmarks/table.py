@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.timing import Times
 from elmo_plugin.bilm import LstmOptions
-from elmo_plugin.lstm import has_native_bfloat16
+from elmo_plugin.tensors import has_native_bfloat16
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMES = ["median", "min–max", "× AllenNLP"]

@@ -74,13 +74,13 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def native_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A processor that computes bfloat16 products natively, whatever this one does."""
+    """A processor that multiplies faster in bfloat16, whatever this one does."""
     monkeypatch.setattr("elmo_plugin.bilm.precision.has_native_bfloat16", lambda: True)
 
 
 @pytest.fixture
 def emulated_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A processor that would emulate them."""
+    """A processor that multiplies faster in float32."""
     monkeypatch.setattr("elmo_plugin.bilm.precision.has_native_bfloat16", lambda: False)
 
 

@@ -8,16 +8,17 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmo_plugin.lstm import (
-    DifferentiableProduct,
+    KeptProducts,
     Kernel,
     LstmClips,
+    LstmInputs,
     LstmState,
     LstmWeights,
     Product,
     StepOrder,
-    layer_products,
-    linear,
+    differentiable,
 )
+from elmo_plugin.tensors import linear
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 UNCLIPPED = LstmClips()
@@ -82,11 +83,7 @@ def make_case(
 
 def products_of(weights: list[LstmWeights], rows: int) -> tuple[Product, Optional[Product]]:
     """Return the products that `ElmoLstm` gives to a kernel."""
-    if not torch.is_grad_enabled():
-        return layer_products(weights, rows, times=9)[-2:]
-    projections = [each.projection for each in weights if each.projection is not None]
-    recurrent = DifferentiableProduct([each.recurrent for each in weights])
-    return recurrent, DifferentiableProduct(projections) if projections else None
+    return differentiable(weights) if torch.is_grad_enabled() else KeptProducts()(weights, rows, times=9)[1:]
 
 
 def layer(
@@ -100,7 +97,7 @@ def layer(
     gates = torch.stack([linear(each, w.input, w.bias) for each, w in zip(tokens, weights, strict=True)])  # (2, N, 4H)
     before = LstmState(*(part[:, order.order] for part in state))
     recurrent, projection = products_of(weights, max(order.sizes, default=0))
-    outputs, after = kernel(gates, order.sizes, recurrent, projection, before, clips)
+    outputs, after = kernel(LstmInputs(gates, order.sizes, recurrent, projection, before, clips))
     padded = outputs.new_zeros(2, len(lengths) * steps, outputs.size(2))
     padded = padded.index_put((torch.arange(2).unsqueeze(1), positions), outputs)
     return padded.unflatten(1, (len(lengths), steps)), LstmState(*(part[:, order.inverse] for part in after))

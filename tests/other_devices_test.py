@@ -16,9 +16,9 @@ from torch.utils._pytree import tree_leaves
 
 from elmo_plugin import load
 from elmo_plugin.bilm import dtype_on
-from elmo_plugin.lstm import product_type, products
 from elmo_plugin.pretraining import sampled_softmax
 from elmo_plugin.pretraining.softmax import in_float64
+from elmo_plugin.tensors import Way, fastest_way, product_type, products
 from tests.oracles import options
 from tests.pretraining_runs import config as pretraining_config
 from tests.task_oracles import (
@@ -76,7 +76,7 @@ class Operators(TorchDispatchMode):
 @pytest.fixture
 def as_on_mps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a processor compute as Apple's GPUs do: without oneDNN, and with float64 elsewhere."""
-    monkeypatch.setattr(products, "_is_for_onednn", lambda values: False)
+    monkeypatch.setattr(products, "has_onednn", lambda dtype: False)
     monkeypatch.setattr("elmo_plugin.pretraining.perplexity.in_float64", torch.Tensor.float)
     monkeypatch.setattr(sampled_softmax, "in_float64", torch.Tensor.float)
     sample = sampled_softmax.draw_log_uniform(33, 6, torch.Generator().manual_seed(0))  # likewise
@@ -144,7 +144,7 @@ def test_on_apples_gpus_auto_is_the_plain_kernel_in_float32_and_float64_is_elsew
         values = torch.ones(2, 2, device=MPS)
         assert values.device.type == "mps"
         assert in_float64(values).device.type == "cpu" and in_float64(values).dtype == torch.float64
-        assert not products._is_for_onednn(values) and product_type(values) == torch.float32
+        assert fastest_way(values, 2) is Way.TORCH and product_type(values) == torch.float32
     assert dtype_on(MPS, "auto") == torch.float32 and dtype_on(MPS, "bfloat16") == torch.bfloat16
 
 

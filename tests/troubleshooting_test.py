@@ -36,7 +36,7 @@ NOT_RUN = {
     "do not occur in train",
     "To go on from a trained model with more labels",  # after a first run, see models/known_labels_test.py,
     "is cut off or missing",  # after a first run, see recovery_test.py,
-    "this processor would emulate",  # logged once per process, see bilm/precision_test.py
+    "this processor multiplies faster in float32",  # logged once per process, see bilm/precision_test.py
 }
 TAGGED = "in\tO\nPort\tB-LOC\nCalder\tI-LOC\n\nHi\tO\n\n"
 READER = {"type": "column_tags", "token_indexers": {"elmo": {"type": "elmo_characters"}}}

@@ -26,7 +26,8 @@ from elmo_plugin.bilm.token_encoder import (
 )
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
 from elmo_plugin.common import without_memory
-from elmo_plugin.lstm import Int8Weight, LstmState
+from elmo_plugin.lstm import LstmState
+from elmo_plugin.tensors import Int8Weight
 
 
 class BiLMOutput(NamedTuple):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from elmo_plugin.bilm.sizes import ACTIVATIONS, CharCnnOptions
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder
-from elmo_plugin.lstm import Linear, linear
+from elmo_plugin.tensors import Linear, linear
 from elmo_plugin.text import (
     BEGIN_OF_SENTENCE,
     END_OF_SENTENCE,

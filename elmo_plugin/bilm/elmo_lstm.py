@@ -13,17 +13,16 @@ from elmo_plugin.bilm.sizes import LstmOptions
 from elmo_plugin.bilm.token_encoder import TokenTable, check_padding
 from elmo_plugin.common import at_least, probability
 from elmo_plugin.lstm import (
-    DifferentiableProduct,
-    LayerProducts,
+    KeptProducts,
     LstmClips,
+    LstmInputs,
     LstmState,
     LstmWeights,
     StepOrder,
+    differentiable,
     kernel_by_name,
-    layer_products,
-    linear,
-    outside_of_graphs,
 )
+from elmo_plugin.tensors import Prepared, linear, outside_of_graphs
 
 GATES_PER_BLOCK = 3 * 2**20
 """Numbers that each direction computes together when it multiplies tokens by its input weights, without gradients.
@@ -86,6 +85,7 @@ class ElmoLstm(Seq2SeqEncoder):
         sizes = [self.input_size] + [options.projection_dim] * (options.n_layers - 1)
         self.forward_layers = nn.ModuleList(ProjectedLstm(size, options) for size in sizes)
         self.backward_layers = nn.ModuleList(ProjectedLstm(size, options) for size in sizes)
+        self.products = [KeptProducts() for _ in sizes]
 
     @classmethod
     def from_config(
@@ -224,8 +224,16 @@ class ElmoLstm(Seq2SeqEncoder):
     def _read(
         self, values: Tensor, where: Optional[Tensor], order: StepOrder, state: LstmState
     ) -> tuple[list[Tensor], LstmState]:
-        """Run one layer after the other over tokens in step order: the rows `where` (2, N) of `values` (M, I)."""
+        """Run one layer after the other over tokens in step order: the rows `where` (2, N) of `values` (M, I).
+
+        Without gradients, the tokens are read in blocks of whole steps, whose gates share the memory of one block. So
+        memory does not grow with the text.
+        """
         clips = LstmClips(self.options.cell_clip, self.options.projection_clip)
+        gates_per_token, is_cpu = 4 * self.options.cell_dim, values.device.type == "cpu"
+        tokens_per_block = GATES_PER_BLOCK // gates_per_token if is_cpu else TOKENS_PER_BLOCK_ON_GPU
+        blocks = [*_blocks(order.sizes, tokens_per_block)]
+        space: Optional[Tensor] = None
         layers, states = [], []
         for depth, directions in enumerate(zip(self.forward_layers, self.backward_layers, strict=True)):
             if self.input_dropout.training and self.input_dropout.p:  # drops from the residual connection too
@@ -236,25 +244,51 @@ class ElmoLstm(Seq2SeqEncoder):
                 tokens = values if where is None else values[where]  # (2, N, I)
                 pairs = zip(tokens.to(weights[0].input.dtype), weights, strict=True)
                 gates = torch.stack([linear(each, w.input, w.bias) for each, w in pairs])  # (2, N, 4H)
-                recurrent = DifferentiableProduct([each.recurrent for each in weights])
-                projections = [each.projection for each in weights if each.projection is not None]
-                projection = DifferentiableProduct(projections) if projections else None
-                outputs, after = self.kernel(gates, order.sizes, recurrent, projection, after, clips)
+                outputs, after = self.kernel(LstmInputs(gates, order.sizes, *differentiable(weights), after, clips))
+                values = outputs + values if depth and self.options.use_skip_connections else outputs  # (2, N, P)
             else:
-                products = layer_products(weights, max(order.sizes, default=0), len(order.sizes))
-                blocks = []
-                for gates, sizes in _input_products(products, values, where, order.sizes):
-                    block, after = self.kernel(gates, sizes, products.recurrent, products.projection, after, clips)
-                    blocks.append(block)
-                    del gates  # the next block needs the memory
-                del products  # and the next layer
-                outputs = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)  # (2, N, P)
-            values = outputs + values if depth and self.options.use_skip_connections else outputs  # (2, N, P)
+                products = self.products[depth](weights, max(order.sizes, default=0), len(order.sizes))
+                if space is None:
+                    most = min(sum(order.sizes), tokens_per_block + len(order.order))
+                    space = values.new_empty(2, most, gates_per_token, dtype=products.input.dtype)
+                read = []
+                for start, stop, sizes in blocks:
+                    gates = space[:, : stop - start]  # (2, tokens, 4H)
+                    _multiply_tokens(products.input, values, where, slice(start, stop), gates)
+                    inputs = LstmInputs(gates, sizes, products.recurrent, products.projection, after, clips)
+                    outputs, after = self.kernel(inputs)
+                    read.append(outputs)  # (2, tokens, P)
+                outputs = read[0] if len(read) == 1 else torch.cat(read, dim=1)  # (2, N, P)
+                values = outputs.add_(values) if depth and self.options.use_skip_connections else outputs
             where = None
             layers.append(values)
             states.append(after)
         hiddens, cells = zip(*states, strict=True)
         return layers, LstmState(torch.stack(hiddens)[:, :, order.inverse], torch.stack(cells)[:, :, order.inverse])
+
+
+def _blocks(sizes: list[int], most: int) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield the first token, the token after the last one, and the `sizes` of blocks of about `most` tokens."""
+    start, first = 0, 0
+    for step, stop in enumerate([*accumulate(sizes)] or [0], 1):
+        if stop - start >= most or step >= len(sizes):
+            yield start, stop, sizes[first:step]
+            start, first = stop, step
+
+
+def _multiply_tokens(product: Prepared, values: Tensor, where: Optional[Tensor], some: slice, out: Tensor) -> None:
+    """Write W x + b of some tokens to `out` (2, tokens, 4H): of `values` (2, N, I), or of their rows `where` (2, N).
+
+    On a CPU a row that occurs more than once is multiplied only once.
+    """
+    for direction, to in enumerate(out):
+        if where is None:
+            product.one(direction, values[direction, some], to)
+        elif values.device.type != "cpu":
+            product.one(direction, values[where[direction, some]], to)
+        else:
+            words, back = where[direction, some].unique(return_inverse=True)  # (words,), (tokens,)
+            torch.index_select(product.one(direction, values[words]), 0, back, out=to)
 
 
 class ProjectedLstm(nn.Module):
@@ -292,41 +326,6 @@ class ProjectedLstm(nn.Module):
     def forward(self) -> LstmWeights:
         """Return the weights in the form that kernels take."""
         return LstmWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_hr)
-
-
-def _input_products(
-    products: LayerProducts, values: Tensor, where: Optional[Tensor], sizes: list[int]
-) -> Iterator[tuple[Tensor, list[int]]]:
-    """Yield W x + b (2, tokens, 4H) of tokens in step order, and their `sizes`, without gradients.
-
-    The tokens are `values` (2, N, I), or the rows `where` (2, N) of `values` (M, I). Blocks have about
-    `GATES_PER_BLOCK` numbers, so memory does not grow with the text. On a CPU a word that occurs more than once in a
-    block is multiplied only once.
-    """
-    start, first, on_cpu = 0, 0, values.device.type == "cpu"
-    gates_per_token = products.recurrent.weights[0].size(0)  # 4H
-    tokens_per_block = GATES_PER_BLOCK // gates_per_token if on_cpu else TOKENS_PER_BLOCK_ON_GPU
-    for step, end in enumerate([*accumulate(sizes)] or [0], 1):
-        if end - start >= tokens_per_block or step >= len(sizes):
-            gates = None
-            for direction, multiply in enumerate(products.input):
-                if where is None or not on_cpu:
-                    some = values[direction, start:end] if where is None else values[where[direction, start:end]]
-                    product, back = multiply(some.to(products.dtype)), None  # (tokens, 4H)
-                else:
-                    words, back = where[direction, start:end].unique(return_inverse=True)  # (words,), (tokens,)
-                    product = multiply(values[words].to(products.dtype))  # (words, 4H)
-                if gates is None:
-                    gates = product.new_empty(len(products.input), end - start, product.size(1))
-                if back is None:
-                    gates[direction] = product
-                else:
-                    torch.index_select(product, 0, back, out=gates[direction])
-            assert gates is not None
-            del product
-            yield gates, sizes[first:step]
-            del gates
-            start, first = end, step
 
 
 Seq2SeqEncoder.register("elmo_lstm", constructor="from_config")(ElmoLstm)

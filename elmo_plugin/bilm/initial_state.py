@@ -16,7 +16,8 @@ from elmo_plugin.bilm.bilm import BiLM
 from elmo_plugin.bilm.precision import is_int8
 from elmo_plugin.bilm.word_cache import fingerprint
 from elmo_plugin.common import registered_name
-from elmo_plugin.lstm import LstmState, Versions, product_type
+from elmo_plugin.lstm import LstmState
+from elmo_plugin.tensors import Versions, product_type
 
 
 class InitialState(ABC, Registrable):

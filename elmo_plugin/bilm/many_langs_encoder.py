@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from elmo_plugin.bilm.character_encoder import CharCnn
 from elmo_plugin.bilm.sizes import ManyLangsOptions
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder
-from elmo_plugin.lstm import Linear
+from elmo_plugin.tensors import Linear
 from elmo_plugin.text import (
     BEGIN_OF_WORD,
     BOUNDARY_WORDS,

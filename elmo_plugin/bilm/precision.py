@@ -10,17 +10,17 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.elmo_lstm import ProjectedLstm
-from elmo_plugin.lstm import Int8Weight, Linear, has_int8, has_native_bfloat16, number_type
+from elmo_plugin.tensors import Int8Weight, Linear, has_int8, has_native_bfloat16, number_type
 
 logger = logging.getLogger(__name__)
 
 PRECISIONS = {name: number_type(name) for name in ("float32", "bfloat16")}
 CHOICES = [*PRECISIONS, "int8", "auto"]
-"""The values of `precision`. `auto` is bfloat16 on devices that compute it natively, and float32 on others."""
+"""The values of `precision`. `auto` is bfloat16 on devices that are faster in it, and float32 on others."""
 
 FALLBACKS = {
-    "bfloat16": "'precision' is 'bfloat16', but this processor would emulate it, several times slower than float32; "
-    "float32 is used instead. 'auto' does the same without this warning.",
+    "bfloat16": "'precision' is 'bfloat16', but this processor multiplies faster in float32, which is used instead. "
+    "'auto' does the same without this warning.",
     "int8": "'precision' is 'int8', which only x86 processors compute, with FBGEMM; float32 is used instead.",
 }
 """The warnings about precisions that fall back to float32."""
@@ -40,8 +40,7 @@ def check_precision(precision: str, choices: Sequence[str] = CHOICES) -> str:
 def precision_on(device: torch.device, precision: str) -> str:
     """Return what a config's `precision` means on this device: `float32`, `bfloat16` or `int8`.
 
-    It is float32 on a processor that would emulate bfloat16, several times slower than float32, and on a device that
-    has no int8 products.
+    It is float32 on a processor that multiplies no faster in bfloat16, and on a device that has no int8 products.
     """
     if precision == "int8":
         return "int8" if device.type == "cpu" and has_int8() else "float32"

@@ -18,7 +18,7 @@ from elmo_plugin.checkpoints.files import Location
 from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.checkpoints.loading import build_bilm, empty_bilm, load_checkpoint
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
-from elmo_plugin.lstm import number_type
+from elmo_plugin.tensors import number_type
 from elmo_plugin.text import TOKENIZED, TextFile, look_at, split_tokens
 
 SENTENCES_PER_BATCH = 64
@@ -115,7 +115,7 @@ def write_checkpoint(
     to : `Optional[str]`
         One of `FORMATS`. The default is `native` if `target` ends with `.safetensors`, else `bilm-tf`.
     dtype : `str`
-        One of `elmo_plugin.lstm.NUMBER_TYPES`; `float32` for `bilm-tf`.
+        One of `elmo_plugin.tensors.NUMBER_TYPES`; `float32` for `bilm-tf`.
     license : `Optional[str]`
         The licence in the model card of `hub`, such as `apache-2.0`; see `write_hub_folder`.
 

@@ -30,7 +30,7 @@ from elmo_plugin.checkpoints import (
 from elmo_plugin.common import at_least, probability
 from elmo_plugin.elmo.mixes import LayerMix, ScalarMix
 from elmo_plugin.elmo.sentence_cache import SentenceCache
-from elmo_plugin.lstm import outside_of_graphs
+from elmo_plugin.tensors import outside_of_graphs
 from elmo_plugin.text import word_to_ids
 
 Part = TypeVar("Part")
@@ -99,8 +99,8 @@ class Elmo(nn.Module, Registrable):
         The state that the LSTMs start from; zeros by default.
     precision : `str`
         The number type of a frozen biLM's weights and matrix products: `float32`; `bfloat16`, replaced by float32 on a
-        processor that would emulate it; `int8`, replaced by float32 except on an x86 processor, and for weights of up
-        to 4 MiB, which are as fast in float32; or `auto`, which is bfloat16 where the device computes it natively and
+        processor that is faster in that; `int8`, replaced by float32 except on an x86 processor, and for weights of up
+        to 4 MiB, which are as fast in float32; or `auto`, which is bfloat16 where the device is faster in it and
         float32 elsewhere. The representations are float32.
     kernel : `str`
         The name of the LSTM kernel, or `auto`.

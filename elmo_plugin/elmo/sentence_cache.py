@@ -17,7 +17,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm import IDS, BiLM, InitialState, check_padding, identity
 from elmo_plugin.common import check_made_with
-from elmo_plugin.lstm import Versions, number_type
+from elmo_plugin.tensors import Versions, number_type
 from elmo_plugin.text import BOUNDARIES
 
 logger = logging.getLogger(__name__)

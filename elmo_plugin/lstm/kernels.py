@@ -2,28 +2,27 @@
 
 import logging
 from functools import cache
-from typing import Any
 
 from torch import Tensor
 
 from elmo_plugin.lstm.recurrence import packed
 from elmo_plugin.lstm.reference import reference
-from elmo_plugin.lstm.types import Kernel, LstmState
+from elmo_plugin.lstm.types import Kernel, LstmInputs, LstmState
 
 logger = logging.getLogger(__name__)
 
 
-def auto(gates: Tensor, *arguments: Any, **named: Any) -> tuple[Tensor, LstmState]:
+def auto(inputs: LstmInputs) -> tuple[Tensor, LstmState]:
     """Run `fused` on a GPU if Triton can be imported, otherwise `packed`; see `Kernel`."""
-    kernel = _fused_or_packed() if gates.device.type == "cuda" else packed
-    return kernel(gates, *arguments, **named)
+    kernel = _fused_or_packed() if inputs.gates.device.type == "cuda" else packed
+    return kernel(inputs)
 
 
-def fused(*arguments: Any, **named: Any) -> tuple[Tensor, LstmState]:
+def fused(inputs: LstmInputs) -> tuple[Tensor, LstmState]:
     """Run `lstm.triton.fused`, which imports Triton at the first call. Raises `ImportError` if Triton is missing."""
     from elmo_plugin.lstm.triton import fused
 
-    return fused(*arguments, **named)
+    return fused(inputs)
 
 
 KERNELS: dict[str, Kernel] = {"auto": auto, "fused": fused, "packed": packed, "reference": reference}

@@ -6,13 +6,14 @@ steps of a layer: by torch's operators here, which is fastest on CPUs, and in on
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Optional, Protocol
+from typing import Any, NamedTuple, Optional, Protocol
 
 import torch
 from torch import Tensor
 
-from elmo_plugin.lstm.products import DifferentiableProduct, fastest_product, product_type, weight_gradient
-from elmo_plugin.lstm.types import LstmClips, LstmState, Product
+from elmo_plugin.lstm.layer_products import DifferentiableProduct, fastest_product
+from elmo_plugin.lstm.types import LstmInputs, LstmState, Product
+from elmo_plugin.tensors import product_type, weight_gradient
 
 MINUS_TWO = torch.tensor(-2.0)
 """A tensor: with a number, PyTorch needs twice the time for a few values."""
@@ -20,48 +21,46 @@ MINUS_TWO = torch.tensor(-2.0)
 sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
 
+class Trace(NamedTuple):
+    """What the steps write, in step order: h, and for a backward pass i, f, g and o, and c.
+
+    *Shape:* outputs (R, N, P) · activations (R, N, 4H) · cells (R, N, H).
+    """
+
+    outputs: Tensor
+    activations: Optional[Tensor] = None
+    cells: Optional[Tensor] = None
+
+
+class Gradients(NamedTuple):
+    """The gradients that a backward pass reads, of outputs and of the last state, and those that it writes.
+
+    It writes the gradients of `gates` and of `raw`, which is h before its clip, in the type of products.
+
+    *Shape:* outputs, raw (R, N, P) · state (R, B, P) and (R, B, H) · gates (R, N, 4H).
+    """
+
+    outputs: Tensor
+    state: LstmState
+    gates: Tensor
+    raw: Tensor
+
+
 class Steps(Protocol):
     """All time steps of an LSTMP after its input product, without a graph."""
 
-    def forward(
-        self,
-        gates: Tensor,
-        sizes: list[int],
-        recurrent: Product,
-        projection: Optional[Product],
-        state: LstmState,
-        clips: LstmClips,
-        outputs: Tensor,
-        activations: Optional[Tensor] = None,
-        cells: Optional[Tensor] = None,
-    ) -> LstmState:
+    def forward(self, inputs: LstmInputs, trace: Trace) -> LstmState:
         """Run the steps, and return the state after each sentence (Sak et al. 2014). At each step t:
 
             [i f g o] = [σ σ tanh σ](gates + R h)    c = clip(f·c + i·g)    h = clip(W (o · tanh c))
 
-        h is written to `outputs` (R, N, P); if they are given, i, f, g and o to `activations` (R, N, 4H), and c to
-        `cells` (R, N, H). `state` is not changed.
+        `trace` is written, and `inputs` do not change.
         """
 
-    def backward(
-        self,
-        sizes: list[int],
-        weights: Sequence[Tensor],
-        state: LstmState,
-        clips: LstmClips,
-        activations: Tensor,
-        cells: Tensor,
-        outputs: Tensor,
-        d_outputs: Tensor,
-        d_state: LstmState,
-        d_gates: Tensor,
-        d_raw: Tensor,
-    ) -> LstmState:
-        """Run the steps in reverse (Gers et al. 2000), and return the gradients of `state`, the one before them.
+    def backward(self, inputs: LstmInputs, trace: Trace, gradients: Gradients) -> LstmState:
+        """Run the steps in reverse (Gers et al. 2000), and return the gradients of the state before them.
 
-        `weights` are the recurrent weights of all directions, and then their projections if they have any. The
-        gradients of `gates` are written to `d_gates` (R, N, 4H), and those of h before its clip to `d_raw` (R, N, P);
-        both have the type of products. A clipped value passes no gradient.
+        The `gates` of `inputs` are not read. A clipped value passes no gradient.
         """
 
 
@@ -69,92 +68,72 @@ class TorchSteps(Steps):
     """`Steps` by torch's operators."""
 
     @torch.no_grad()
-    def forward(
-        self,
-        gates: Tensor,
-        sizes: list[int],
-        recurrent: Product,
-        projection: Optional[Product],
-        state: LstmState,
-        clips: LstmClips,
-        outputs: Tensor,
-        activations: Optional[Tensor] = None,
-        cells: Optional[Tensor] = None,
-    ) -> LstmState:
+    def forward(self, inputs: LstmInputs, trace: Trace) -> LstmState:
         """Run the steps forward; see `Steps`."""
-        most = max(sizes, default=0)
+        gates, sizes, recurrent, projection, (hidden, cell), clips = inputs
+        most, directions = max(sizes, default=0), len(gates)
         if isinstance(recurrent, DifferentiableProduct):  # in training
             recurrent = fastest_product(recurrent.weights, most, len(sizes))
         if isinstance(projection, DifferentiableProduct):
             projection = fastest_product(projection.weights, most, len(sizes))
-        start_hidden, start_cell = state
-        hidden, cell = start_hidden, start_cell
-        if cells is None:
-            cell = cell.clone(memory_format=torch.contiguous_format)  # c replaces it
-        clip = _output_clip(projection, clips)
-        values, cell_output = (cell.new_empty(cell.size(0), most, width) for width in (gates.size(2), cell.size(2)))
-        kept = None if activations is None else activations.split(sizes, dim=1)  # (R, active, 4H) each
-        all_cells = None if cells is None else cells.split(sizes, dim=1)  # (R, active, H) each
-        quarters = values.chunk(4, dim=-1)  # (R, active, H) each
-        last_cell = before = after = cell
-        for step, (active, start, output) in enumerate(
-            zip(sizes, gates.split(sizes, dim=1), outputs.split(sizes, dim=1), strict=True)
-        ):
-            if active < hidden.size(1):  # some sentences have ended
-                hidden, before, after = hidden[:, :active], before[:, :active], after[:, :active]
-            if active < cell_output.size(1):
-                values, cell_output = values[:, :active], cell_output[:, :active]
-                quarters = values.chunk(4, dim=-1)
-            if kept is not None and all_cells is not None:
-                values, after = kept[step], all_cells[step]
+        clip = _output_clip(inputs)
+        before = cell if trace.cells is not None else cell.clone(memory_format=torch.contiguous_format)
+        last_cell, active = before, -1
+        widths = (gates.size(2), cell.size(2), hidden.size(2))
+        buffers = [cell.new_empty(directions * most * width) for width in widths]
+        kept = None if trace.activations is None else trace.activations.split(sizes, dim=1)  # (R, active, 4H) each
+        cells = None if trace.cells is None else trace.cells.split(sizes, dim=1)  # (R, active, H) each
+        steps = zip(sizes, gates.split(sizes, dim=1), trace.outputs.split(sizes, dim=1), strict=True)
+        for step, (size, start, output) in enumerate(steps):
+            if size != active:  # some sentences have ended
+                active, parts = size, []
+                hidden, before = hidden[:, :active], before[:, :active]
+                for buffer, width in zip(buffers, widths, strict=True):
+                    parts.append(buffer[: directions * active * width].view(directions, active, width))
+                values, cell_output, raw = parts  # (R, active, 4H), (R, active, H), (R, active, P): contiguous
+                quarters = values.chunk(4, dim=-1)  # (R, active, H) each
+            after = before
+            if kept is not None and cells is not None:
+                values, after = kept[step], cells[step]
                 quarters = values.chunk(4, dim=-1)
             recurrent(hidden, start, values)
             cell_forward(values, quarters, before, after, cell_output, clips.cell, keep=kept is not None)
-            if projection is None:
-                output.copy_(cell_output)
+            h = cell_output if projection is None else projection(cell_output, out=raw)
+            if clip is None:
+                output.copy_(h)
             else:
-                projection(cell_output, out=output)
-                if clip is not None:
-                    output.clamp_(-clip, clip)
+                torch.clamp(h, -clip, clip, out=output)
             hidden, before = output, after
-        if cells is not None:
-            last_cell = _after(cells, start_cell, sizes)
-        return LstmState(_after(outputs, start_hidden, sizes), last_cell)
+        if trace.cells is not None:
+            last_cell = _after(trace.cells, cell, sizes)
+        return LstmState(_after(trace.outputs, inputs.state.hidden, sizes), last_cell)
 
-    def backward(
-        self,
-        sizes: list[int],
-        weights: Sequence[Tensor],
-        state: LstmState,
-        clips: LstmClips,
-        activations: Tensor,
-        cells: Tensor,
-        outputs: Tensor,
-        d_outputs: Tensor,
-        d_state: LstmState,
-        d_gates: Tensor,
-        d_raw: Tensor,
-    ) -> LstmState:
+    def backward(self, inputs: LstmInputs, trace: Trace, gradients: Gradients) -> LstmState:
         """Run the steps in reverse; see `Steps`."""
-        cell = state.cell
-        transposed = [weight.to(d_gates.dtype).t().contiguous() for weight in weights]  # (P, 4H), and (H, P)
-        by_recurrent, by_projection = _products(transposed, len(outputs), sizes)
-        clip = _output_clip(by_projection, clips)
-        d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in d_state)
+        sizes, cell, clip = inputs.sizes, inputs.state.cell, _output_clip(inputs)
+        assert trace.activations is not None and trace.cells is not None
+        by_recurrent = _transposed(inputs.recurrent, gradients.gates.dtype, sizes)
+        by_projection = None
+        if inputs.projection is not None:
+            by_projection = _transposed(inputs.projection, gradients.gates.dtype, sizes)
+        d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in gradients.state)
         d_cell_outputs = cell.new_empty(cell.size(0), max(sizes, default=0), cell.size(2))  # (R, active, H)
-        all_outputs, all_cells, all_d_raw = (each.split(sizes, dim=1) for each in (outputs, cells, d_raw))
-        steps = [each.split(sizes, dim=1) for each in (activations, d_outputs, d_gates)]
+        traced = (trace.outputs, trace.activations, trace.cells)
+        all_outputs, all_activations, all_cells = (each.split(sizes, dim=1) for each in traced)
+        steps = [each.split(sizes, dim=1) for each in (gradients.outputs, gradients.gates, gradients.raw)]
         for step in reversed(range(len(sizes))):
-            active, d_raw_now = sizes[step], all_d_raw[step]
-            activations_now, d_outputs_now, d_gates_now = (each[step] for each in steps)
-            torch.add(d_outputs_now, d_hidden[:, :active], out=d_raw_now)
-            _stop_at_clip(d_raw_now, all_outputs[step], clip)
-            d_cell_output = d_raw_now
+            active = sizes[step]
+            d_output, d_gates, d_raw = (each[step] for each in steps)
+            torch.add(d_output, d_hidden[:, :active], out=d_raw)
+            _stop_at_clip(d_raw, all_outputs[step], clip)
+            d_cell_output = d_raw
             if by_projection is not None:
-                d_cell_output = by_projection(d_raw_now, out=d_cell_outputs[:, :active])  # (R, active, H)
+                d_cell_output = by_projection(d_raw, out=d_cell_outputs[:, :active])  # (R, active, H)
             before, after = _before(all_cells, cell, step, active), all_cells[step]  # (R, active, H) each
-            cell_backward(activations_now, before, after, d_cell_output, d_cell[:, :active], d_gates_now, clips.cell)
-            by_recurrent(d_gates_now, out=d_hidden[:, :active])
+            cell_backward(
+                all_activations[step], before, after, d_cell_output, d_cell[:, :active], d_gates, inputs.clips.cell
+            )
+            by_recurrent(d_gates, out=d_hidden[:, :active])
         return LstmState(d_hidden, d_cell)
 
 
@@ -215,29 +194,22 @@ def cell_backward(
     torch.mul(d_c, f, out=d_cell)
 
 
-def packed(
-    gates: Tensor,
-    sizes: list[int],
-    recurrent: Product,
-    projection: Optional[Product],
-    state: LstmState,
-    clips: LstmClips,
-    steps: Steps = TORCH_STEPS,
-) -> tuple[Tensor, LstmState]:
+def packed(inputs: LstmInputs, steps: Steps = TORCH_STEPS) -> tuple[Tensor, LstmState]:
     """Run the recurrence, by torch's operators unless other `steps` are given; see `Kernel`.
 
     State and outputs are float32, or float64. Tensors for the backward pass are kept only if there will be one.
     """
-    dtype = torch.promote_types(state.cell.dtype, torch.float32)
-    state = LstmState(state.hidden.to(dtype), state.cell.to(dtype))  # (R, B, P), (R, B, H)
+    gates, _, recurrent, projection, (hidden, cell), _ = inputs
+    dtype = torch.promote_types(cell.dtype, torch.float32)
+    inputs = inputs._replace(state=LstmState(hidden.to(dtype), cell.to(dtype)))  # (R, B, P), (R, B, H)
     if torch.is_grad_enabled():
         weights = (*recurrent.weights, *(() if projection is None else projection.weights))
-        tensors = (gates, *state, *weights)
+        tensors = (gates, *inputs.state, *weights)
         if any(tensor.requires_grad for tensor in tensors):
-            outputs, hidden, cell = Recurrence.apply(sizes, clips, steps, recurrent, projection, *tensors)
-            return outputs, LstmState(hidden, cell)
-    outputs = state.hidden.new_empty(gates.size(0), gates.size(1), state.hidden.size(2))  # (R, N, P)
-    return outputs, steps.forward(gates, sizes, recurrent, projection, state, clips, outputs)
+            outputs, *after = Recurrence.apply(inputs, steps, *tensors)
+            return outputs, LstmState(*after)
+    outputs = inputs.state.hidden.new_empty(*gates.shape[:2], hidden.size(2))  # (R, N, P)
+    return outputs, steps.forward(inputs, Trace(outputs))
 
 
 class Recurrence(torch.autograd.Function):
@@ -245,70 +217,57 @@ class Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        sizes: list[int],
-        clips: LstmClips,
-        steps: Steps,
-        recurrent: Product,
-        projection: Optional[Product],
-        gates: Tensor,
-        hidden: Tensor,
-        cell: Tensor,
-        *weights: Tensor,
+        ctx: Any, inputs: LstmInputs, steps: Steps, gates: Tensor, hidden: Tensor, cell: Tensor, *weights: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the outputs (R, N, P), and hidden (R, B, P) and cell (R, B, H) after each sentence.
 
-        `weights` are as in `Steps.backward`.
+        The tensors of `inputs` are given again, since autograd does not look into a tuple: `weights` are the recurrent
+        weights of all directions, and then their projections if they have any.
         """
-        directions, tokens, _ = gates.shape
-        activations = cell.new_empty(gates.shape)  # (R, N, 4H)
-        cells = cell.new_empty(directions, tokens, cell.size(2))  # (R, N, H)
-        outputs = hidden.new_empty(directions, tokens, hidden.size(2))  # (R, N, P)
-        state = LstmState(hidden, cell)
-        after = steps.forward(gates, sizes, recurrent, projection, state, clips, outputs, activations, cells)
-        ctx.save_for_backward(hidden, cell, activations, cells, outputs, *weights)
-        ctx.sizes, ctx.clips, ctx.steps = sizes, clips, steps
+        places = (*gates.shape[:2],)  # (R, N)
+        trace = Trace(
+            outputs=hidden.new_empty(*places, hidden.size(2)),
+            activations=cell.new_empty(gates.shape),
+            cells=cell.new_empty(*places, cell.size(2)),
+        )
+        after = steps.forward(inputs, trace)
+        ctx.save_for_backward(hidden, cell, *trace, *weights)
+        ctx.sizes, ctx.clips, ctx.steps = inputs.sizes, inputs.clips, steps
         ctx.gates_type, ctx.product_type = gates.dtype, product_type(weights[0])
-        return outputs, *after
+        return trace.outputs, *after
 
     @staticmethod
     def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Optional[Tensor], ...]:
         """Return the gradients of `gates`, `hidden`, `cell` and the weights."""
         if torch.is_grad_enabled():  # PyTorch's `once_differentiable` would silently leave out the second derivatives
             raise RuntimeError("this 'kernel' has no second derivatives ('create_graph'): expected 'reference'")
-        hidden, cell, activations, cells, outputs, *weights = ctx.saved_tensors
-        sizes, dtype, has_projection = ctx.sizes, ctx.product_type, len(weights) > len(outputs)
-        d_gates = torch.empty_like(activations, dtype=dtype)  # (R, N, 4H)
-        d_raw = torch.empty_like(outputs, dtype=dtype if has_projection else outputs.dtype)  # (R, N, P)
-        d_state = ctx.steps.backward(
-            sizes,
-            weights,
-            LstmState(hidden, cell),
-            ctx.clips,
-            activations,
-            cells,
-            outputs,
+        hidden, cell, outputs, activations, cells, *weights = ctx.saved_tensors
+        sizes, dtype, directions = ctx.sizes, ctx.product_type, len(outputs)
+        products = [DifferentiableProduct(weights[:directions]), DifferentiableProduct(weights[directions:])]
+        projection = products[1] if len(weights) > directions else None
+        inputs = LstmInputs(activations, sizes, products[0], projection, LstmState(hidden, cell), ctx.clips)
+        gradients = Gradients(
             d_outputs,
             LstmState(d_hidden, d_cell),
-            d_gates,
-            d_raw,
+            gates=torch.empty_like(activations, dtype=dtype),
+            raw=torch.empty_like(outputs, dtype=outputs.dtype if projection is None else dtype),
         )
+        d_state = ctx.steps.backward(inputs, Trace(outputs, activations, cells), gradients)
         all_outputs = outputs.split(sizes, dim=1)
         before_each = [_before(all_outputs, hidden, step, active) for step, active in enumerate(sizes)]
         h_before = torch.cat([outputs[:, :0], *before_each], dim=1).to(dtype)  # (R, N, P)
-        d_weights = [weight_gradient(*pair) for pair in zip(d_gates, h_before, strict=True)]  # (4H, P) each
-        if has_projection:
+        d_weights = [weight_gradient(*pair) for pair in zip(gradients.gates, h_before, strict=True)]  # (4H, P) each
+        if projection is not None:
             cell_outputs = _tanh(cells).mul_(activations[..., -cells.size(2) :]).to(dtype)  # (R, N, H)
-            d_weights += [weight_gradient(*pair) for pair in zip(d_raw, cell_outputs, strict=True)]  # (P, H) each
+            d_weights += [weight_gradient(*pair) for pair in zip(gradients.raw, cell_outputs, strict=True)]  # (P, H)
         d_weights = [gradient.to(weight.dtype) for gradient, weight in zip(d_weights, weights, strict=True)]
-        return None, None, None, None, None, d_gates.to(ctx.gates_type), *d_state, *d_weights
+        return None, None, gradients.gates.to(ctx.gates_type), *d_state, *d_weights
 
 
-def _products(weights: Sequence[Tensor], directions: int, sizes: list[int]) -> tuple[Product, Optional[Product]]:
-    """Return the recurrent product and the projection, from the recurrent weights and then the projections."""
-    parts = [weights[start : start + directions] for start in range(0, len(weights), directions)]
-    products = [fastest_product(part, max(sizes, default=0), len(sizes)) for part in parts]
-    return products[0], products[1] if len(products) == 2 else None
+def _transposed(product: Product, dtype: torch.dtype, sizes: list[int]) -> Product:
+    """Return the product with the transposed weights, from (P, 4H) or (H, P)."""
+    transposed = [weight.to(dtype).t().contiguous() for weight in product.weights]
+    return fastest_product(transposed, max(sizes, default=0), len(sizes))
 
 
 def _tanh(values: Tensor) -> Tensor:
@@ -332,9 +291,9 @@ def _after(values: Tensor, start: Tensor, sizes: list[int]) -> Tensor:
     return last if len(rows) == start.size(1) else torch.cat([last, start[:, len(rows) :]], dim=1)
 
 
-def _output_clip(projection: Optional[Product], clips: LstmClips) -> Optional[float]:
+def _output_clip(inputs: LstmInputs) -> Optional[float]:
     """Return the clip of the output. TensorFlow's `LSTMCell` applies `proj_clip` only if there is a projection."""
-    return None if projection is None else clips.projection
+    return None if inputs.projection is None else inputs.clips.projection
 
 
 def _stop_at_clip(gradient: Tensor, clipped: Tensor, bound: Optional[float]) -> None:

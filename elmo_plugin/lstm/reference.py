@@ -5,19 +5,12 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from elmo_plugin.lstm.types import LstmClips, LstmState, Product
+from elmo_plugin.lstm.types import LstmInputs, LstmState
 
 
-def reference(
-    gates: Tensor,
-    sizes: list[int],
-    recurrent: Product,
-    projection: Optional[Product],
-    state: LstmState,
-    clips: LstmClips,
-) -> tuple[Tensor, LstmState]:
-    """Compute c = clip(f·c + i·g) and h = clip(W (o · tanh c)) for each token; see `Kernel` for shapes."""
-    hidden, cell = state  # (R, B, P), (R, B, H)
+def reference(inputs: LstmInputs) -> tuple[Tensor, LstmState]:
+    """Compute c = clip(f·c + i·g) and h = clip(W (o · tanh c)) for each token; see `LstmInputs` for shapes."""
+    gates, sizes, recurrent, projection, (hidden, cell), clips = inputs  # (R, B, P), (R, B, H)
     outputs = [hidden[:, :0]]
     for step in gates.split(sizes, dim=1):  # (R, active, 4H)
         active = step.size(1)

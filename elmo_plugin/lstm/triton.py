@@ -20,28 +20,20 @@ Parts are added in a fixed order, so the same batch has the same bits in every r
 The kernels use only `tl`, so that Triton's interpreter can run them without a GPU, with one program.
 """
 
-from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from elmo_plugin.lstm.products import product_type
-from elmo_plugin.lstm.recurrence import Steps, packed
-from elmo_plugin.lstm.types import LstmClips, LstmState, Product
+from elmo_plugin.lstm.recurrence import Gradients, Steps, Trace, packed
+from elmo_plugin.lstm.types import LstmInputs, LstmState, Product
+from elmo_plugin.tensors import product_type
 
 
-def fused(
-    gates: Tensor,
-    sizes: list[int],
-    recurrent: Product,
-    projection: Optional[Product],
-    state: LstmState,
-    clips: LstmClips,
-) -> tuple[Tensor, LstmState]:
+def fused(inputs: LstmInputs) -> tuple[Tensor, LstmState]:
     """Run the recurrence with Triton kernels; see `Kernel`. State and outputs are float32.
 
     A product of float32 is the sum of three products of TF32 (`tf32x3`), which has the errors of float32. With float64,
@@ -49,36 +41,28 @@ def fused(
 
     Raises `ValueError` on a CPU, unless Triton's interpreter runs the kernels.
     """
+    gates = inputs.gates
     if gates.device.type != "cuda" and not INTERPRETED:
         raise ValueError(
             "kernel 'fused': expected a CUDA device, or TRITON_INTERPRET=1 before Triton is imported, got "
             f"'{gates.device}'"
         )
-    if projection is None or torch.float64 in (gates.dtype, state.cell.dtype):
-        return packed(gates, sizes, recurrent, projection, state, clips)
+    if inputs.projection is None or torch.float64 in (gates.dtype, inputs.state.cell.dtype):
+        return packed(inputs)
     with torch.cuda.device_of(gates):
-        return packed(gates, sizes, recurrent, projection, state, clips, FusedSteps())
+        return packed(inputs, FusedSteps())
 
 
 class FusedSteps(Steps):
     """`Steps` in one launch per pass. There must be a projection."""
 
-    def forward(
-        self,
-        gates: Tensor,
-        sizes: list[int],
-        recurrent: Product,
-        projection: Optional[Product],
-        state: LstmState,
-        clips: LstmClips,
-        outputs: Tensor,
-        activations: Optional[Tensor] = None,
-        cells: Optional[Tensor] = None,
-    ) -> LstmState:
+    def forward(self, inputs: LstmInputs, trace: Trace) -> LstmState:
         """Run the steps forward; see `Steps`."""
+        gates, sizes, recurrent, projection, state, clips = inputs
         assert projection is not None
+        activations, cells = trace.activations, trace.cells
         dtype = product_type(recurrent.weights[0])
-        by_recurrent, by_projection = _Pair.of(recurrent.weights, dtype), _Pair.of(projection.weights, dtype)
+        by_recurrent, by_projection = _Pair.of(recurrent, dtype), _Pair.of(projection, dtype)
         hidden, cell = (part.clone(memory_format=torch.contiguous_format) for part in state)  # (R, B, P), (R, B, H)
         if not sizes:
             return LstmState(hidden, cell)
@@ -93,7 +77,7 @@ class FusedSteps(Steps):
             plan,
             [
                 *(gates.contiguous(), hidden, operand, cell, by_recurrent.first, by_projection.first),
-                *(cell_output, parts, outputs),
+                *(cell_output, parts, trace.outputs),
                 *((gates, cell) if activations is None or cells is None else (activations, cells)),
             ],
             sizes,
@@ -107,39 +91,29 @@ class FusedSteps(Steps):
         )
         return LstmState(hidden, cell)
 
-    def backward(
-        self,
-        sizes: list[int],
-        weights: Sequence[Tensor],
-        state: LstmState,
-        clips: LstmClips,
-        activations: Tensor,
-        cells: Tensor,
-        outputs: Tensor,
-        d_outputs: Tensor,
-        d_state: LstmState,
-        d_gates: Tensor,
-        d_raw: Tensor,
-    ) -> LstmState:
+    def backward(self, inputs: LstmInputs, trace: Trace, gradients: Gradients) -> LstmState:
         """Run the steps backward; see `Steps`."""
+        _, sizes, recurrent, projection, state, clips = inputs
+        assert projection is not None and trace.activations is not None and trace.cells is not None
         directions, batch, width = state.hidden.shape
-        dtype = d_gates.dtype
-        by_recurrent, by_projection = _Pair.of(weights[:directions], dtype), _Pair.of(weights[directions:], dtype)
-        d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in d_state)
+        dtype = gradients.gates.dtype
+        by_recurrent, by_projection = _Pair.of(recurrent, dtype), _Pair.of(projection, dtype)
+        d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in gradients.state)
         if not sizes:
             return LstmState(d_hidden, d_cell)
         most, cell_dim = sizes[0], state.cell.size(2)
-        plan = plan_of(d_gates.device, most, cell_dim, width, 4 * cell_dim, dtype)
+        plan = plan_of(gradients.gates.device, most, cell_dim, width, 4 * cell_dim, dtype)
         parts = d_hidden.new_empty(plan.parts, directions, most, width)
         launch(
             backward_steps,
             plan,
             [
-                *(d_outputs.contiguous(), outputs, d_hidden, d_cell, activations, cells, state.cell.contiguous()),
-                *(by_recurrent.first, by_projection.first, d_raw, d_gates, parts),
+                *(gradients.outputs.contiguous(), trace.outputs, d_hidden, d_cell),
+                *(trace.activations, trace.cells, state.cell.contiguous()),
+                *(by_recurrent.first, by_projection.first, gradients.raw, gradients.gates, parts),
             ],
             sizes,
-            [by_recurrent.stride, by_projection.stride, d_gates.size(1), batch],
+            [by_recurrent.stride, by_projection.stride, trace.outputs.size(1), batch],
             CELL_CLIP=clips.cell,
             OUTPUT_CLIP=clips.projection,
             DIRECTIONS=directions,
@@ -158,8 +132,8 @@ class _Pair(NamedTuple):
     """Kept alive until the kernel is launched."""
 
     @classmethod
-    def of(cls, weights: Any, dtype: torch.dtype) -> "_Pair":
-        first, *others = (weight.detach().to(dtype).contiguous() for weight in weights)
+    def of(cls, product: Product, dtype: torch.dtype) -> "_Pair":
+        first, *others = (weight.detach().to(dtype).contiguous() for weight in product.weights)
         stride = (others[0].data_ptr() - first.data_ptr()) // first.element_size() if others else 0
         return cls(first, stride, others)
 

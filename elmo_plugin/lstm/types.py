@@ -49,6 +49,30 @@ class Product(Protocol):
         """Return start + x Wᵀ: values (R, N, I) to (R, N, O), written to `out` if that is given."""
 
 
+class LstmInputs(NamedTuple):
+    """Everything that the recurrence of a layer is computed from. A batch has N tokens and B sentences.
+
+    # Parameters
+
+    gates : `Tensor` (R, N, 4H)
+        W x + b of the tokens in step order (see `StepOrder`): N is the sum of `sizes`.
+    sizes : `list[int]`
+        The number of sentences that each step reads: the first rows of the batch, never more than the step before.
+    recurrent, projection : `Product`
+        The products with R (4H, P) and W (P, H). With gradients they are differentiable.
+    state : `LstmState` (R, B, P) and (R, B, H)
+        The state before the first token. B may exceed `sizes[0]`: an empty sentence keeps its state.
+    clips : `LstmClips`
+    """
+
+    gates: Tensor
+    sizes: list[int]
+    recurrent: Product
+    projection: Optional[Product]
+    state: LstmState
+    clips: LstmClips
+
+
 class Kernel(Protocol):
     """The recurrence over sentences in step order. A step reads one token of each sentence that has not ended yet.
 
@@ -56,32 +80,5 @@ class Kernel(Protocol):
     docs/extend.md.
     """
 
-    def __call__(
-        self,
-        gates: Tensor,
-        sizes: list[int],
-        recurrent: Product,
-        projection: Optional[Product],
-        state: LstmState,
-        clips: LstmClips,
-    ) -> tuple[Tensor, LstmState]:
-        """Compute the outputs of N tokens and the state after each of B sentences.
-
-        # Parameters
-
-        gates : `Tensor` (R, N, 4H)
-            W x + b of the tokens in step order (see `StepOrder`): N is the sum of `sizes`.
-        sizes : `list[int]`
-            The number of sentences that each step reads: the first rows of the batch, never more than the step before.
-        recurrent, projection : `Product`
-            The products with R (4H, P) and W (P, H). With gradients they are differentiable.
-        state : `LstmState` (R, B, P) and (R, B, H)
-            The state before the first token. B may exceed `sizes[0]`: an empty sentence keeps its state.
-        clips : `LstmClips`
-
-        # Returns
-
-        outputs : `Tensor` (R, N, P)
-        state : `LstmState` (R, B, P) and (R, B, H)
-            The state after the last token of each sentence.
-        """
+    def __call__(self, inputs: LstmInputs) -> tuple[Tensor, LstmState]:
+        """Return the outputs of the tokens (R, N, P), and the state after the last token of each sentence."""

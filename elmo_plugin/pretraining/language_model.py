@@ -22,13 +22,14 @@ from torch import Tensor, distributed, nn
 from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_padding, check_precision, dtype_on, warn_of_fallback
 from elmo_plugin.checkpoints import bilm_keys
 from elmo_plugin.common import probability
-from elmo_plugin.lstm import LstmState, outside_of_graphs
+from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.trainable_bilm import build_trainable_bilm, put_contextualizer, share_table
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, language_in, words_of
 from elmo_plugin.pretraining.word_order import WordOrder
+from elmo_plugin.tensors import outside_of_graphs
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Parameters of `mallopt`, from glibc's `malloc.h`."""
@@ -83,8 +84,8 @@ class BidirectionalLanguageModel(Model):
     contextualizer : `Optional[Lazy[Seq2SeqEncoder]]`
         Replaces the biLM's LSTMs, for whole sentences. It must pass the causality check.
     precision : `str`
-        The number type of matrix products: `float32`; `bfloat16`, which falls back to float32 on a processor that would
-        emulate it; or `auto`, which is bfloat16 where the device computes it natively.
+        The number type of matrix products: `float32`; `bfloat16`, which falls back to float32 on a processor that is
+        faster in that; or `auto`, which is bfloat16 where the device is faster in it.
     kernel : `str`
         The name of the LSTM kernel, or `auto`.
     """

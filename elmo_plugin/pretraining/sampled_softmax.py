@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from elmo_plugin.common import at_least
-from elmo_plugin.lstm import Versions, linear
 from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax, in_float64
+from elmo_plugin.tensors import Versions, linear
 
 SCORES_IN_BLOCK = 2**18
 """Scores that a CPU computes together, 1 MB in float32."""

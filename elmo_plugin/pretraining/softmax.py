@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint as recomputed
 from elmo_plugin.bilm import description_to_tensor
 from elmo_plugin.checkpoints import Checkpoint
 from elmo_plugin.common import at_least, without_memory
-from elmo_plugin.lstm import linear, with_linear
+from elmo_plugin.tensors import linear, with_linear
 
 MOST_SCORES = 2**24
 """Scores that a softmax computes at once by default: 64 MB in float32."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from elmo_plugin.bilm import BiLM, BiLMOptions, CarriedState, InitialState, WarmState, ZeroState, warm_up
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
 from elmo_plugin.elmo import AverageMix, Elmo, LayerMix, ScalarMix
+from elmo_plugin.lstm import LstmInputs
 from elmo_plugin.text import batch_to_code_points, batch_to_ids
 from tests.oracles import SENTENCES, lively, options
 
@@ -77,9 +78,9 @@ def steps_read(elmo: Elmo, ids: Tensor, monkeypatch: pytest.MonkeyPatch) -> list
     """Return the number of steps of each pass through the first layer, in one call of `elmo`."""
     read, kernel = [], elmo.bilm.lstm.kernel
 
-    def watched(gates: Tensor, sizes: list[int], *others: object) -> object:
-        read.append(len(sizes))
-        return kernel(gates, sizes, *others)
+    def watched(inputs: LstmInputs) -> object:
+        read.append(len(inputs.sizes))
+        return kernel(inputs)
 
     with monkeypatch.context() as patch:
         patch.setattr(elmo.bilm.lstm, "kernel", watched)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from elmo_plugin import Elmo, batch_to_ids, load
 from elmo_plugin.bilm import precision
-from elmo_plugin.lstm import Int8Weight, has_int8, linear
+from elmo_plugin.tensors import Int8Weight, has_int8, linear
 
 pytestmark = pytest.mark.skipif(not has_int8(), reason="this processor has no products of int8")
 

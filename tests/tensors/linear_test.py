@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmo_plugin.lstm import Linear, linear, with_linear
-from elmo_plugin.lstm.products import weight_gradient
+from elmo_plugin.tensors import Linear, linear, weight_gradient, with_linear
 
 SIZES = [(7, 5, 3), (1, 4, 6), (70, 3, 260), (0, 4, 2)]
 WANT = [(True, True, True), (True, False, False), (False, True, False), (False, True, True)]

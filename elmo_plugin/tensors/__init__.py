@@ -1,0 +1,33 @@
+"""TENSORS: types of numbers, products with a weight, 8-bit weights, and whether a tensor has changed.
+
+What the packages above share and what knows nothing of ELMo. It imports only torch.
+"""
+
+from elmo_plugin.tensors.int8 import Int8Weight, has_int8
+from elmo_plugin.tensors.linear import Linear, linear, weight_gradient, with_linear
+from elmo_plugin.tensors.number_types import NUMBER_TYPES, has_native_bfloat16, number_type, product_type
+from elmo_plugin.tensors.outside_of_graphs import outside_of_graphs
+from elmo_plugin.tensors.products import ANY, FEW, SMALL, Prepared, Way, fastest_way, is_worth_copying
+from elmo_plugin.tensors.versions import Versions
+
+__all__ = [
+    "ANY",
+    "FEW",
+    "NUMBER_TYPES",
+    "SMALL",
+    "Int8Weight",
+    "Linear",
+    "Prepared",
+    "Versions",
+    "Way",
+    "fastest_way",
+    "has_int8",
+    "has_native_bfloat16",
+    "is_worth_copying",
+    "linear",
+    "number_type",
+    "outside_of_graphs",
+    "product_type",
+    "weight_gradient",
+    "with_linear",
+]

@@ -1,0 +1,271 @@
+"""Multiply rows by a weight, x Wᵀ + b, without gradients, by the fastest routine of this processor.
+
+Two libraries come with PyTorch. MKL computes `torch.bmm` and `torch.nn.functional.linear`. It has its best routines for
+Intel's processors, and is slower on others. oneDNN, which we call by the operators of `torch.compile`, is as fast
+everywhere, but a call takes longer, above all with a weight that is not prepacked. `fastest_way` chooses by the maker
+of the processor, as MKL itself does, by the size and the type of the weight and by the number of rows, and by nothing
+else. So a batch has the same bits in every run, whatever was computed before. `python -m benchmarks.rule` prints the
+times that `ROWS_BY_MKL` is taken from.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from functools import cache, partial
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from elmo_plugin.tensors.int8 import Int8Weight
+from elmo_plugin.tensors.number_types import is_intel, product_type
+
+ANY = sys.maxsize
+FEW = 32
+"""The number of rows that oneDNN chooses its layout for. With more, MKL's last bits depend on the threads in AVX2."""
+TINY = 2**16
+"""The numbers of a tiny weight, up to which a call of oneDNN takes longer than the product."""
+SMALL = 2**20
+"""The numbers of a small weight, 4 MiB in float32. A frozen one is copied for both libraries."""
+
+
+class Limits(NamedTuple):
+    """The largest number of rows that MKL multiplies by a weight (O, I) in float32. oneDNN multiplies more of them.
+
+    A weight is tiny, small with O ≤ I, small with O > I, or large.
+    """
+
+    tiny: int
+    wide: int
+    tall: int
+    large: int
+
+
+class Rule(NamedTuple):
+    """The limits of a weight whose copies are `kept` for many products, and of one that is used `once`, as it is."""
+
+    kept: Limits
+    once: Limits
+
+
+ROWS_BY_MKL = {
+    "Intel, AVX-512": Rule(kept=Limits(ANY, ANY, ANY, 1), once=Limits(ANY, ANY, ANY, 1)),
+    "AVX2": Rule(kept=Limits(ANY, FEW, FEW, 1), once=Limits(ANY, ANY, ANY, 1)),
+    "others": Rule(kept=Limits(ANY, FEW, 1, 1), once=Limits(ANY, 1, 1, 1)),
+}
+WORTH_COPYING = {torch.float32: 32, torch.bfloat16: 8}
+"""The types that oneDNN multiplies, and the number of products from which it pays to copy a weight for them alone."""
+
+# MKL away from Intel:
+PADDING = 16
+"""Numbers between the rows of a copy: rows that are 2^n bytes apart replace each other in the processor's cache."""
+ROWS_TOGETHER = 4
+"""Rows that are left over are rounded in another way. Which these are depends on the number of threads."""
+BLOCK_ROWS = 256
+"""The rows of a large weight that are multiplied by one value together. All at once take twice as long."""
+
+
+class Way(Enum):
+    """A way to multiply by a weight."""
+
+    MKL_COPY = auto()  # all directions in one call, by a float32 copy
+    MKL = auto()
+    ONEDNN_COPY = auto()  # by a copy in oneDNN's own layout
+    ONEDNN = auto()
+    TORCH = auto()
+    INT8 = auto()
+
+
+@cache
+def mkl_is_fast() -> bool:
+    """Return whether MKL runs its best routines on this processor: it asks, as we do, whether Intel made it."""
+    return torch.backends.mkl.is_available() and is_intel()
+
+
+@cache
+def rule() -> Rule:
+    """Return the rule for this processor."""
+    if torch.backends.cpu.get_cpu_capability() == "AVX2":
+        return ROWS_BY_MKL["AVX2"]
+    return ROWS_BY_MKL["Intel, AVX-512" if mkl_is_fast() else "others"]
+
+
+def fastest_way(weight: Tensor, rows: int, is_kept: bool = False) -> Way:
+    """Return the fastest way to multiply at most `rows` rows by a weight, whose copies are kept for many products."""
+    dtype = product_type(weight)
+    if isinstance(weight, Int8Weight):
+        return Way.INT8
+    if weight.device.type != "cpu" or not has_onednn(dtype):
+        return Way.TORCH
+    is_small = weight.numel() <= SMALL
+    if dtype == torch.float32 and rows <= _limit(weight, rule().kept if is_kept else rule().once):
+        return Way.MKL_COPY if is_kept and is_small else Way.MKL
+    if dtype != torch.float32 and rows <= 1:  # to convert a row to bfloat16 and back takes longer than it saves
+        if not is_kept:
+            return Way.TORCH
+        if is_small and weight.dtype == dtype:
+            return Way.MKL_COPY
+    return Way.ONEDNN_COPY if is_kept else Way.ONEDNN
+
+
+def _limit(weight: Tensor, limits: Limits) -> int:
+    if weight.numel() > SMALL:
+        return limits.large
+    if weight.numel() <= TINY:
+        return limits.tiny
+    return limits.wide if weight.size(0) <= weight.size(1) else limits.tall
+
+
+def is_worth_copying(weight: Tensor, times: int) -> bool:
+    """Return whether a copy of a weight pays if it is used for so many products alone."""
+    return times >= WORTH_COPYING.get(product_type(weight), times + 1)
+
+
+class Prepared:
+    """The weights (O, I) of all directions, prepared for many products in one way. It is a `Product`.
+
+    # Parameters
+
+    weights : `Sequence[Tensor]`
+        Weights of one size and one type.
+    way : `Way`
+    biases : `Sequence[Optional[Tensor]]`
+        The bias (O,) of each direction; none by default. With biases, only `one` may be called.
+    is_recurrent : `bool`
+        Whether these are the recurrent weights of an LSTM. In 8 bits they are multiplied by values of 7 bits. Errors of
+        other products go straight into the outputs, so their values have 13 bits.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[Tensor],
+        way: Way,
+        biases: Sequence[Optional[Tensor]] = (None, None),
+        is_recurrent: bool = False,
+    ) -> None:
+        self.weights = weights
+        self.dtype = torch.float32 if way is Way.MKL_COPY else product_type(weights[0])
+        self._stacked = _stack(weights) if way is Way.MKL_COPY else None  # (R, I, O)
+        self._one: list[Callable[..., Tensor]] = []
+        for direction, (weight, bias) in enumerate(zip(weights, biases, strict=False)):
+            if self._stacked is not None:
+                weight = self._stacked[direction].t()
+            elif way is not Way.INT8:
+                weight = weight.detach().to(self.dtype)
+            if way is Way.ONEDNN_COPY:
+                weight = torch.ops.mkldnn._reorder_linear_weight(weight, FEW)
+            bias = None if bias is None else bias.detach().to(self.dtype)
+            function = FUNCTIONS[way]
+            if way is Way.INT8 and is_recurrent:
+                function = _by_int8_recurrent
+            self._one.append(partial(function, weight=weight, bias=bias))
+
+    def one(self, direction: int, values: Tensor, out: Optional[Tensor] = None) -> Tensor:
+        """Return x Wᵀ + b in one direction, (N, I) to (N, O), of type `dtype`."""
+        return self._one[direction](values.to(self.dtype), out=out)
+
+    def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
+        """Return start + x Wᵀ; see `elmo_plugin.lstm.Product`."""
+        if out is None:
+            like = values if start is None else start
+            out = like.new_empty(*values.shape[:2], self.weights[0].size(0))  # (R, N, O)
+        values = values.to(self.dtype)
+        if self._stacked is None:
+            for direction, multiply in enumerate(self._one):
+                if start is None:
+                    multiply(values[direction], out=out[direction])
+                else:
+                    product = multiply(values[direction])  # (N, O)
+                    torch.add(start[direction], product.to(out.dtype), out=out[direction])
+            return out
+        padded = _padded(values)
+        if padded is values and out.dtype == self.dtype:
+            if start is None:
+                return torch.bmm(values, self._stacked, out=out)
+            return torch.baddbmm(start.to(self.dtype), values, self._stacked, out=out)
+        product = torch.bmm(padded, self._stacked)[:, : values.size(1)]  # (R, N, O)
+        return out.copy_(product) if start is None else torch.add(start, product, out=out)
+
+
+def _stack(weights: Sequence[Tensor]) -> Tensor:
+    """Return float32 copies of weights (O, I) for `torch.bmm`, as (R, I, O)."""
+    stacked = torch.stack([weight.detach().float().t() for weight in weights])  # (R, I, O)
+    if mkl_is_fast():
+        return stacked
+    directions, inputs, outputs = stacked.shape
+    if outputs <= inputs:  # it reads a weight along its longer side
+        return stacked.mT.contiguous().mT
+    return stacked.new_empty(directions, inputs, outputs + PADDING)[..., :outputs].copy_(stacked)
+
+
+def _padded(values: Tensor) -> Tensor:
+    """Add rows of zeros to values (…, N, I) where MKL would round those that are left over in another way."""
+    rows = values.size(-2)
+    if mkl_is_fast() or rows <= ROWS_TOGETHER or rows % ROWS_TOGETHER == 0:
+        return values
+    return functional.pad(values, (0, 0, 0, -rows % ROWS_TOGETHER))
+
+
+def _by_mkl(values: Tensor, weight: Tensor, bias: Optional[Tensor], out: Optional[Tensor] = None) -> Tensor:
+    if mkl_is_fast():  # by `torch.bmm`, whose bits depend on the number of threads least
+        values, columns = values.unsqueeze(0), weight.t().unsqueeze(0)  # (1, N, I), (1, I, O)
+        to = None if out is None else out.unsqueeze(0)  # (1, N, O)
+        if bias is None:
+            return torch.bmm(values, columns, out=to).squeeze(0)
+        return torch.baddbmm(bias, values, columns, out=to).squeeze(0)
+    if len(values) == 1 and bias is None and weight.size(0) % BLOCK_ROWS == 0:
+        blocks = weight.reshape(-1, BLOCK_ROWS, weight.size(1))
+        product = torch.bmm(blocks, values.t().expand(len(blocks), -1, -1)).view(1, -1)
+    else:
+        product = functional.linear(_padded(values), weight, bias)[: len(values)]
+    return product if out is None else out.copy_(product)
+
+
+def _by_onednn(values: Tensor, weight: Tensor, bias: Optional[Tensor], out: Optional[Tensor] = None) -> Tensor:
+    """Multiply by a weight that may be prepacked."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
+    return product if out is None else out.copy_(product)
+
+
+def _by_torch(values: Tensor, weight: Tensor, bias: Optional[Tensor], out: Optional[Tensor] = None) -> Tensor:
+    product = functional.linear(values, weight, bias)
+    return product if out is None else out.copy_(product)
+
+
+def _by_int8(values: Tensor, weight: Int8Weight, bias: Optional[Tensor], out: Optional[Tensor] = None) -> Tensor:
+    product = weight.precise_product(values, bias)
+    return product if out is None else out.copy_(product)
+
+
+def _by_int8_recurrent(values: Tensor, weight: Int8Weight, bias: None, out: Optional[Tensor] = None) -> Tensor:
+    product = weight.product(values)
+    return product if out is None else out.copy_(product)
+
+
+FUNCTIONS: dict[Way, Callable[..., Tensor]] = {
+    Way.MKL_COPY: _by_mkl,
+    Way.MKL: _by_mkl,
+    Way.ONEDNN_COPY: _by_onednn,
+    Way.ONEDNN: _by_onednn,
+    Way.TORCH: _by_torch,
+    Way.INT8: _by_int8,
+}
+
+
+@cache
+def has_onednn(dtype: torch.dtype) -> bool:
+    """Return whether this build of PyTorch and this processor can run oneDNN's product in this type, by trying it."""
+    if dtype not in WORTH_COPYING or not torch.backends.mkldnn.is_available():
+        return False
+    ones = torch.ones(2, 2, dtype=dtype)
+    try:
+        found = _by_onednn(ones, torch.ops.mkldnn._reorder_linear_weight(ones, FEW), None)
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return False
+    return bool((found == 2).all())
+
+
+def multiply(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    """Multiply values (N, I) by a weight (O, I) of the same type once, to (N, O)."""
+    return FUNCTIONS[fastest_way(weight, len(values))](values, weight=weight, bias=bias)

@@ -1,0 +1,40 @@
+"""Whether tensors have changed since something was computed from them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+
+from elmo_plugin.tensors.int8 import Int8Weight
+
+
+class Versions:
+    """Identifies what tensors hold: versions are equal if no tensor was replaced, moved or written to in between.
+
+    PyTorch counts writes, but not those through `.data` and `.numpy()`. Versions keep the storages alive, so that no
+    other tensor can get the same address.
+
+    # Parameters
+
+    tensors : `Iterable[Tensor]`
+    settings : `Any`
+        What else must be equal.
+    """
+
+    def __init__(self, tensors: Iterable[Tensor], *settings: Any) -> None:
+        self._storages: list[Any] = []
+        self._versions: list[Any] = [*settings]
+        for tensor in tensors:
+            if isinstance(tensor, Int8Weight):  # every write quantizes it again
+                self._storages.append(tensor.quantized)
+                self._versions.append(id(tensor.quantized))
+            else:
+                self._storages.append(tensor.untyped_storage())
+                writes = 0 if tensor.is_inference() else tensor._version
+                self._versions.append((tensor.data_ptr(), writes, tensor.dtype, tensor.device, tensor.shape))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the tensors hold the same numbers in the same places."""
+        return isinstance(other, Versions) and self._versions == other._versions
+
+    __hash__ = None  # type: ignore[assignment]
