@@ -4,7 +4,7 @@ import re
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from elmo_plugin.text.line_forms import FIRST_LETTER, PAGE_BREAK, is_open, starts_lower
 
@@ -28,16 +28,9 @@ LINES_OF_A_PAGE = 10
 """The least distance between two heads that have no page number."""
 MOST_HEADS = 100_000
 """Different short lines of a file that are counted; the rare ones are forgotten."""
+NOTHING, BLANK, PAGE = range(3)
+"""What comes before a line: another one, a blank line, or the end of a page."""
 PAGE_NUMBERS, HEADS, FRAMES = "page numbers", "running heads", "lines of Project Gutenberg's header and licence"
-
-
-class Line(NamedTuple):
-    """A line that is not blank: its number, its text, and whether it comes after a blank line, and a page's end."""
-
-    number: int
-    text: str
-    after_blank: bool
-    after_page: bool
 
 
 class Clutter:
@@ -54,8 +47,8 @@ class Clutter:
     def __init__(self) -> None:
         self.n_markup = 0
         self._n_lines = self._n_short = 0  # the latter: lines that stand alone, and do not end a sentence
-        self._former = [Line(0, "", True, False)]
-        self._after_blank, self._after_page = True, False
+        self._former = [(0, "", BLANK)]  # number and text of the last lines that are not blank, and what comes before
+        self._gap = BLANK
         self._kinds: dict[int, str] = {}  # of the lines that are no text
         self._heads: dict[str, list[tuple[int, bool]]] = {}  # places, and whether a sentence is interrupted there
         self._frame_edges: list[int] = []  # where a frame begins, where it ends, and so on
@@ -68,9 +61,8 @@ class Clutter:
         for line in lines:
             self._n_lines += 1
             text = line.strip()
-            self._after_page |= PAGE_BREAK in line
+            self._gap = max(self._gap, PAGE if PAGE_BREAK in line else NOTHING if text else BLANK)
             if not text:
-                self._after_blank = True
                 continue
             self.n_markup += MARKUP.search(text) is not None
             if found := FRAME.search(text):
@@ -78,14 +70,14 @@ class Clutter:
             elif text.endswith("***") and self._n_lines < self._mark_ends:
                 self._frame_edges[-1] = self._n_lines + 1
                 self._mark_ends = 0
-            self._add_line(Line(self._n_lines, text, self._after_blank, self._after_page))
-            self._after_blank = self._after_page = False
+            self._add_line(text)
         if len(self._heads) > MOST_HEADS:
             self._heads = {head: places for head, places in self._heads.items() if len(places) > 1}
 
     def sort(self, lines: Iterable[str], drop: bool, found: dict[str, Counter[str]]) -> Iterator[str]:
         """Yield the lines of the file, only those that are text if `drop`, and count the others by their kinds."""
-        self._add_line(Line(self._n_lines + 1, "", True, False))  # the end of the file
+        self._gap = max(self._gap, BLANK)
+        self._add_line("")  # the end of the file
         # Of verses between blank lines, some return, too.
         for places in self._heads.values() if self._n_short < self._n_lines / 4 else []:
             if sum(interrupts for _, interrupts in places) >= max(FEWEST_HEADS, len(places) / 3):
@@ -114,28 +106,29 @@ class Clutter:
         elif not self._in_book and not in_frame and not self._is_named:
             self._header, self._is_named = number, True
 
-    def _add_line(self, line: Line) -> None:
-        """Look at the line before `line`, now that both of its neighbours are known."""
-        self._former = [*self._former[-2:], line]
+    def _add_line(self, following: str) -> None:
+        """Look at the line before a line, now that both of its neighbours are known."""
+        self._former = [*self._former[-2:], (self._n_lines, following, self._gap)]
+        gap_after, self._gap = self._gap, NOTHING
         if len(self._former) < 3:
             return
-        before, head, after = self._former
-        is_alone = (head.after_blank and after.after_blank) or head.after_page or after.after_page
-        if not is_alone or len(head.text) > LONGEST_HEAD or not is_open(head.text):
+        (_, before, _), (number, line, gap), _ = self._former
+        is_alone = (gap and gap_after) or PAGE in (gap, gap_after)
+        if not is_alone or len(line) > LONGEST_HEAD or not is_open(line):
             return
-        if PAGE_NUMBER.match(head.text):
-            self._kinds[head.number] = PAGE_NUMBERS
+        if PAGE_NUMBER.match(line):
+            self._kinds[number] = PAGE_NUMBERS
             return
         self._n_short += 1
-        words = _without_number(head.text)
+        words = _without_number(line)
         # In a table of contents, such lines follow each other.
-        if any(map(str.isalpha, words)) and words not in (_without_number(before.text), _without_number(after.text)):
+        if any(map(str.isalpha, words)) and words not in (_without_number(before), _without_number(following)):
             places = self._heads.setdefault(words, [])
-            is_far = len(words) < len(head.text) or not places or head.number - places[-1][0] >= LINES_OF_A_PAGE
-            letter = FIRST_LETTER.match(after.text)
-            interrupts = is_open(before.text) and not starts_lower(head.text) and not (letter and letter[1].isupper())
-            beside_number = PAGE_NUMBER.match(before.text) or PAGE_NUMBER.match(after.text)
-            places.append((head.number, is_far and bool(interrupts or beside_number)))
+            is_far = len(words) < len(line) or not places or number - places[-1][0] >= LINES_OF_A_PAGE
+            letter = FIRST_LETTER.match(following)
+            interrupts = is_open(before) and not starts_lower(line) and not (letter and letter[1].isupper())
+            beside_number = PAGE_NUMBER.match(before) or PAGE_NUMBER.match(following)
+            places.append((number, is_far and bool(interrupts or beside_number)))
 
 
 def _without_number(line: str) -> str:

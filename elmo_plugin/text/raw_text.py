@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
-from more_itertools import constrained_batches, map_reduce
+from more_itertools import constrained_batches
 
 from elmo_plugin.text.clutter import Clutter
 from elmo_plugin.text.hyphens import Hyphens, KnownWords
@@ -81,11 +81,6 @@ class RawText:
     def form(self, file: RawFile) -> str:
         """Return what the lines of a file are taken to be."""
         return self._form or file.form or PARAGRAPHS
-
-    def forms(self) -> dict[str, list[RawFile]]:
-        """Return the files of each form, the most frequent form first."""
-        groups = map_reduce(self.files, self.form)
-        return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
 
     def languages(self) -> dict[str, float]:
         """Return how much of the text is in which language, up to 1, the most first."""

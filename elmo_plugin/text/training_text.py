@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional, TextIO
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
-from more_itertools import countable, unique_everseen
+from more_itertools import countable, map_reduce, unique_everseen
 
 from elmo_plugin.common import atomic_file
 from elmo_plugin.text.languages import ANY, NOTABLE, say_shares
@@ -89,14 +89,8 @@ def prepare_text(
 
     Raises `ConfigurationError` if the output exists, and if what comes out cannot be text; then nothing is written.
     """
-    is_folder, is_printed = shards is not None or heldout is not None, str(output) == "-"
-    if output is not None and not is_printed and output.exists():
-        raise ConfigurationError(f"{output} exists already: expected the name of a new file or folder")
-    if is_folder and is_printed:
-        raise ConfigurationError("expected the name of a new folder for shards, got - for standard output")
-    if output is not None and output.suffix in OTHER_PACKERS and not is_folder:
-        ways = f"{', '.join(OPENERS)}, or - with a pipe: prepare-text … - | {OTHER_PACKERS[output.suffix]} > {output}"
-        raise ConfigurationError(f"{output}: expected a plain name, or one that ends in {ways}")
+    if output is not None:
+        check_output(output, shards is not None or heldout is not None)
     if language is not None:
         SentenceSplitter(language)  # raises before all of the text is read
     with ExitStack() as stack:
@@ -126,17 +120,23 @@ def prepare_text(
             print(*islice(written, IN_A_PREVIEW), sep="", end="")
             return None
         with shown_bytes(files, "writing"):
-            n_heldout = 0
-            if is_printed:
-                sys.stdout.writelines(written)
-                report.check()
-            else:
-                n_heldout = write(written, output, shards, heldout, report.check)
+            n_heldout = write(written, output, shards, heldout, report.check)
     n_sentences = report.counts["sentences"]
     if drop_duplicates:
         report.counts["repeated"] = all_sentences.items_seen - n_sentences
     report.print()
     return Prepared(n_sentences - n_heldout, n_heldout, language)
+
+
+def check_output(output: Path, is_folder: bool) -> None:
+    """Raise `ConfigurationError` if a file or folder cannot be written."""
+    if output.exists() and str(output) != "-":
+        raise ConfigurationError(f"{output} exists already: expected the name of a new file or folder")
+    if is_folder and str(output) == "-":
+        raise ConfigurationError("expected the name of a new folder for shards, got - for standard output")
+    if output.suffix in OTHER_PACKERS and not is_folder:
+        ways = f"{', '.join(OPENERS)}, or - with a pipe: prepare-text … - | {OTHER_PACKERS[output.suffix]} > {output}"
+        raise ConfigurationError(f"{output}: expected a plain name, or one that ends in {ways}")
 
 
 class ShownFile(TextFile):
@@ -202,12 +202,11 @@ def choose_language(given: Optional[str], text: RawText) -> str:
 
 def forms(text: RawText) -> str:
     """Return how many files have which form of lines, with the names of a few files of the less frequent forms."""
-    parts = []
-    for form, files in text.forms().items():
-        parts.append(f"{len(files):,} {MEANINGS[form]}")
-        if len(parts) > 1:
-            parts[-1] += f" ({shortened([file.file.name for file in files])})"
-    return ", ".join(parts) + "; --lines names another form"
+    groups = map_reduce(text.files, text.form, lambda file: file.file.name)
+    said: list[str] = []
+    for form, names in sorted(groups.items(), key=lambda group: -len(group[1])):
+        said.append(f"{len(names):,} {MEANINGS[form]}" + f" ({shortened(names)})" * bool(said))
+    return ", ".join(said) + "; --lines names another form"
 
 
 def write(
@@ -218,16 +217,20 @@ def write(
     Lines stay together in blocks, in smaller ones if the text would not fill all parts otherwise. Return the number of
     lines that are held out. `check` is called before the files get their names.
     """
-    paths, percent, n_heldout = [output], heldout or 0, 0
-    if shards or heldout:
-        paths = [output / f"train-{shard:05}-of-{shards or 1:05}.txt.gz" for shard in range(shards or 1)]
+    if str(output) == "-":
+        sys.stdout.writelines(lines)
+        check()
+        return 0
+    is_folder, percent, n_heldout = bool(shards or heldout), heldout or 0, 0
+    names = [f"train-{shard:05}-of-{shards or 1:05}.txt.gz" for shard in range(shards or 1)]
+    paths = [output / name for name in names] if is_folder else [output]
     n_parts = len(paths)
     n_blocks = next(n for n in count(1) if n - n * percent // 100 >= n_parts and n * percent // 100 >= bool(percent))
     lines = iter(lines)
     first = list(islice(lines, n_blocks * BLOCK))
     size = max(1, len(first) // n_blocks)
     with ExitStack() as stack:
-        if shards or heldout:
+        if is_folder:
             stack.callback(_remove_if_empty, output)
         if heldout:
             paths.append(output / HELDOUT)
