@@ -18,8 +18,11 @@ class Postponed:
     """Stands for a module, a class or a function in the namespace of a module of AllenNLP, and imports it when used.
 
     It can be called, indexed, compared with a function, subclassed, written in an annotation and used in `isinstance`,
-    which is all that AllenNLP does with what it imports of `POSTPONED`.
+    which is all that AllenNLP does with what it imports of `POSTPONED`. An attribute is another one while AllenNLP is
+    imported, and what it is afterwards.
     """
+
+    is_importing = False
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -28,11 +31,11 @@ class Postponed:
         return pkgutil.resolve_name(self._path)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "__version__":
-            return self._found().__version__
-        if name.startswith("__"):  # `typing` looks for some
+        if name.startswith("__") and name != "__version__":  # `typing` looks for some
             raise AttributeError(name)
-        return Postponed(f"{self._path}.{name}")
+        if self.is_importing and name != "__version__":
+            return Postponed(f"{self._path}.{name}")
+        return getattr(self._found(), name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call what it stands for."""
@@ -75,7 +78,9 @@ def postponed_imports() -> Iterator[None]:
         return import_module(name, globals, locals, fromlist, level)
 
     builtins.__import__ = import_or_postpone
+    Postponed.is_importing = True
     try:
         yield
     finally:
         builtins.__import__ = import_module
+        Postponed.is_importing = False

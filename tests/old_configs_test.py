@@ -75,6 +75,10 @@ def key_of_trainer(config: dict[str, Any]) -> None:
     config["trainer"]["num_serialized_models_to_keep"] = 3
 
 
+def key_of_checkpointer(config: dict[str, Any]) -> None:
+    config["trainer"]["checkpointer"] = {"num_serialized_models_to_keep": 3}
+
+
 def lazy(config: dict[str, Any]) -> None:
     config["dataset_reader"]["lazy"] = True
 
@@ -118,6 +122,7 @@ def no_crf(config: dict[str, Any]) -> None:
         (constraint_type, "'model.constraint_type': expected a key"),
         (vocab_namespace, "index out of range in self"),
         (key_of_trainer, "'trainer.num_serialized_models_to_keep': expected a key"),
+        (key_of_checkpointer, "'trainer.checkpointer.num_serialized_models_to_keep': expected a key"),
         (lazy, "'dataset_reader.lazy': expected a key"),
         (similarity_function, "'model.similarity_function': expected a key"),
         (multilang, "got 'elmo_token_embedder_multilang'"),

@@ -153,6 +153,18 @@ def test_only_modules_of_allennlp_get_what_is_imported_when_it_is_used() -> None
     assert not any(isinstance(value, Postponed) for value in of_others.values())
 
 
+def test_what_is_postponed_has_the_names_that_the_module_has() -> None:
+    names = {"__name__": "allennlp.some", "__builtins__": __builtins__}
+    with postponed_imports():
+        exec("import nltk; from nltk import tree", names)
+    for module in (names["nltk"], names["tree"]):
+        assert isinstance(module, Postponed)
+        assert hasattr(module, "Tree") and not hasattr(module, "Treee")
+    import nltk
+
+    assert names["nltk"].Tree is nltk.Tree and names["nltk"].__version__ == nltk.__version__
+
+
 def test_what_is_postponed_does_what_allennlp_does_with_it() -> None:
     names = {"__name__": "allennlp.some", "__builtins__": __builtins__}
     with postponed_imports():

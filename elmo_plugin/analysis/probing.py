@@ -60,8 +60,15 @@ class Accuracies(NamedTuple):
 
 
 def tagging_task(train: FilePath, dev: FilePath, reader: ColumnTagsReader) -> ProbingTask:
-    """Return the task of predicting tags with a linear classifier (Table 6)."""
-    return ProbingTask(_read(train, reader), _read(dev, reader), linear, str)
+    """Return the task of predicting tags with a linear classifier (Table 6).
+
+    Raises `ConfigurationError` if the training file has only one tag.
+    """
+    task = ProbingTask(_read(train, reader), _read(dev, reader), linear, str)
+    tags = {tag for sentence in task.train for tag in sentence.labels}
+    if len(tags) < 2:
+        raise ConfigurationError(f"{fspath(train)}: expected two tags or more, got only {tags}")
+    return task
 
 
 def sense_task(train: FilePath, dev: FilePath, reader: ColumnTagsReader) -> ProbingTask:

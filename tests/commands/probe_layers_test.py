@@ -37,6 +37,13 @@ def test_tags_beside_the_control(folder: Path, capsys: pytest.CaptureFixture[str
     assert "| layer | weights.hdf5 | random weights |" in page
 
 
+def test_a_file_with_one_tag_is_one_clear_line(folder: Path) -> None:
+    (folder / "one").write_text("The X\nship X\n\nLeft X\n\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^probe-layers: one: expected two tags or more, got only {'X'}"):
+        run("probe-layers", "weights.hdf5", "--tags", "one", TOWNS)
+    run("probe-layers", "weights.hdf5", "--tags", TOWNS, "one", "--sentences", 9)
+
+
 def test_senses_by_columns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = ("--delimiter", "|", "--token-column", 1, "--tag-column", 2)
     run("probe-layers", "weights.hdf5", "--senses", "senses", "senses", *columns)

@@ -127,6 +127,14 @@ def test_the_wrong_number_of_weights_is_an_error_and_allennlps_recipe_for_one_la
     assert torch.equal(ScalarMix(L, D, [-9e10, 1, -9e10])(layers, MASK), layers[1])
 
 
+def test_frozen_random_normalizes_no_layer_unless_it_is_told_to() -> None:
+    layers = 10 * random_layers() + 3
+    mix = build(type="frozen_random", seed=1)
+    assert isinstance(mix, ScalarMix) and not mix.do_layer_norm
+    weights = torch.stack([*mix.scalar_parameters]).softmax(dim=0).view(L, 1, 1, 1)
+    torch.testing.assert_close(mix(layers, MASK), (weights * layers).sum(dim=0))
+
+
 def test_frozen_random_depends_only_on_its_seed_and_is_not_trained() -> None:
     before = torch.get_rng_state()
     one, same, other = (ScalarMix.frozen_random(L, D, seed=seed, do_layer_norm=True) for seed in (1, 1, 2))

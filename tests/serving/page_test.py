@@ -1,11 +1,14 @@
 """The page: what it shows, that all text is escaped, and that it needs no script and no other server."""
 
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urljoin
 
 import pytest
 
+from elmo_plugin.serving import page as page_module
 from elmo_plugin.serving.page import pieces
 from tests.serving_oracles import Client
 
@@ -51,6 +54,15 @@ def test_a_tagger_shows_spans_and_words(tagger_client: Client) -> None:
     assert len(shown.named("mark")) == len(answer["spans"]) > 0
     assert f"{scores['forward_perplexity']:.1f} from the left" in shown.text
     assert shown.text.count("from the left") == len(scores["tokens"]) + 2  # </S> and the perplexity
+
+
+def test_each_label_has_a_colour_of_the_style_sheet_and_the_ninth_that_of_the_first() -> None:
+    labels = [f"L{number}" for number in range(9)]
+    spans = [{"label": label, "start": at, "end": at + 1} for at, label in enumerate([*labels, "L1"])]
+    found = pieces({"tokens": ["w"] * 10, "tags": ["B"] * 10, "spans": spans})
+    assert [piece.colour for piece in found] == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]
+    style = Path(page_module.__file__).with_name("style.css").read_text(encoding="utf-8")
+    assert set(re.findall(r"\.c(\d)\b", style)) == set("01234567")
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
