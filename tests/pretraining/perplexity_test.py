@@ -24,7 +24,9 @@ from tests.language_model_oracles import (
     perplexities,
     write_corpus,
 )
-from tests.task_oracles import allennlp, train
+from tests.oracles import options
+from tests.task_oracles import TOWNS, allennlp, tagger, tags_reader, train
+from tests.task_oracles import experiment as task_experiment
 
 SENTENCES = [line.split() for line in HELDOUT]
 SENTENCE_BATCHES = {"type": "sentence_batches", "max_tokens": 40, "max_sentence_length": 20}
@@ -69,7 +71,10 @@ def test_evaluate_reports_the_perplexity_of_the_full_softmax_computed_by_hand(tm
     by_stream = deal(batches["streams"], batches["window"]) if batches == STREAMS else [[each] for each in SENTENCES]
     wanted = perplexities([nats_by_hand(model, *stream) for stream in by_stream])
     found = evaluate_from_archive(archive, str(tmp_path / "heldout.txt"))
-    assert found.pop("loss") == pytest.approx(math.log(found["perplexity"]), rel=0.2)  # a mean over batches
+    assert found.pop("loss") == pytest.approx(math.log(found["perplexity"]), rel=1e-6)
+    metrics = json.loads((tmp_path / "run/metrics.json").read_text())
+    for part in ("validation", "best_validation"):
+        assert metrics[f"{part}_loss"] == pytest.approx(math.log(metrics[f"{part}_perplexity"]), rel=1e-6)
     n_unknown = sum(word not in WORDS for sentence in SENTENCES for word in sentence)
     assert n_unknown == 5
     assert found == pytest.approx({**wanted, "oov_rate": n_unknown / wanted["n_tokens"]}, rel=1e-5)
@@ -96,6 +101,7 @@ def test_evaluate_takes_a_bilm_without_an_archive_and_reads_long_sentences_whole
     model = load_archive(str(archive)).model
     wanted = perplexities([nats_by_hand(model, line.split()) for line in lines])  # type: ignore[arg-type]
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=1e-5)
+    assert found["loss"] == pytest.approx(math.log(found["perplexity"]), rel=1e-6)
     assert not [record for record in caplog.records if "max_sentence_length" in record.getMessage()]
 
     evaluate_from_archive(archive, str(tmp_path / "text.txt"))
@@ -117,6 +123,33 @@ def test_evaluate_warns_if_more_than_a_third_of_the_tokens_are_unknown(
         printed = capsys.readouterr()
         assert json.loads(printed.out[printed.out.rindex("{\n") :])["oov_rate"] == pytest.approx(n_unknown / 12)
         assert ("warning: 42% of the tokens are not in the vocabulary" in printed.err) is warns
+
+
+def test_evaluate_says_that_an_archive_reads_the_first_instances_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = task_experiment(
+        tagger({"bilm": {"options": options().to_dict(), "seed": 0}}), tags_reader(max_instances=4), TOWNS
+    )
+    train(config, tmp_path / "run")
+    for given, key, said in (
+        ("{}", "dataset_reader", True),
+        ('{"dataset_reader.max_instances": null}', "dataset_reader", False),
+        (json.dumps({"validation_dataset_reader": tags_reader(max_instances=3)}), "validation_dataset_reader", True),
+    ):
+        capsys.readouterr()
+        allennlp("evaluate", tmp_path / "run/model.tar.gz", TOWNS, "-o", given)
+        lines = [line for line in capsys.readouterr().err.splitlines() if f"{key}.max_instances" in line]
+        assert len(lines) == said
+        assert not said or (f"first {3 if 'validation' in key else 4} " in lines[0] and str(TOWNS) in lines[0])
+
+
+def test_a_tagger_that_diverges_ends_with_an_error_too(tmp_path: Path) -> None:
+    model = tagger({"bilm": {"options": options().to_dict(), "seed": 0}})
+    config = task_experiment(model, tags_reader(), TOWNS, optimizer={"type": "adam", "lr": 1e10}, num_epochs=3)
+    with pytest.raises(ConfigurationError, match=r"diverged.* of epoch \d is .* at the learning rate 1e\+10"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run/model.tar.gz").exists()
 
 
 def test_an_unfinished_run_is_named_as_such(tmp_path: Path) -> None:

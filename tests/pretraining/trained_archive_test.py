@@ -14,6 +14,7 @@ from allennlp.modules import TokenEmbedder
 from allennlp.modules.elmo import Elmo as ReferenceElmo
 from torch import Tensor
 
+import elmo_plugin
 from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import Checkpoint, build_bilm, convert, load_checkpoint
 from elmo_plugin.pretraining import BidirectionalLanguageModel
@@ -159,6 +160,22 @@ def test_a_contextualizer_of_another_kind_is_a_bilm_like_any_other(
         convert(run.archive, tmp_path / "bilm_tf")
     with pytest.raises(ConfigurationError, match="'initial_state'"):
         convert(run.archive, tmp_path / "warm.safetensors", warm_on=run.heldout)
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+def test_a_contextualizer_elmo_lstm_sets_the_layers_of_the_bilm(n_layers: int, tmp_path: Path) -> None:
+    run = pretrain(tmp_path, BATCHES, contextualizer={**ELMO_LSTM, "num_layers": n_layers})
+    assert_evaluates_to_its_best(run)
+    loaded = elmo_plugin.load(run.archive, mix="all")
+    assert loaded.shape[0] == n_layers + 1
+    for found, sentence in zip(loaded.embed(SENTENCES), SENTENCES, strict=True):
+        assert found.shape == (n_layers + 1, len(sentence), 16)
+
+
+@pytest.mark.parametrize("changes", [{"hidden_size": 6}, {"input_size": 6}, {"cell_size": 4}])
+def test_a_contextualizer_of_another_width_is_refused_before_training(changes: Config) -> None:
+    with pytest.raises(ConfigurationError, match="'contextualizer'"):
+        language_model(contextualizer={**ELMO_LSTM, **changes})
 
 
 def test_a_contextualizer_among_the_options_is_checked_too_and_can_be_replaced() -> None:
