@@ -7,6 +7,7 @@ share, and the rest of its answer as JSON, so nothing that it read is more than 
 
 import gzip
 import json
+import math
 import mmap
 import os
 import shutil
@@ -101,15 +102,19 @@ def _answer(read: Callable[[], Any], shared: mmap.mmap, sending: int, size: int,
 
     def put(value: Any) -> Any:
         nonlocal end
-        tensor = value if isinstance(value, Tensor) else torch.from_numpy(value.astype("float32")[...])
-        if str(tensor.dtype) not in NUMBERS:
-            raise TypeError(f"expected real numbers, got {tensor.dtype}")
+        dtype = str(value.dtype) if isinstance(value, Tensor) else "torch.float32"
+        if dtype not in NUMBERS:
+            raise TypeError(f"expected real numbers, got {dtype}")
         start = end + -end % ALIGNMENT
-        end = start + tensor.numel() * tensor.element_size()
+        end = start + math.prod(value.shape) * NUMBERS[dtype].itemsize
         if end > len(shared):
             raise ValueError(f"expected at most {len(shared):,} bytes of numbers in a file of {size:,}, got more")
-        place: Any = [str(tensor.dtype), list(tensor.shape), start]
-        _tensor_at(shared, *place).copy_(tensor)
+        place: Any = [dtype, list(value.shape), start]
+        target = _tensor_at(shared, *place)
+        if isinstance(value, Tensor):
+            target.copy_(value)
+        elif target.numel():
+            value.read_direct(target.numpy())
         return {TENSOR: place}
 
     try:
@@ -153,10 +158,10 @@ def _shared_tensor(shared: mmap.mmap, block: dict[str, Any]) -> Any:
 
 def _tensor_at(shared: mmap.mmap, dtype: str, shape: list[int], start: int) -> Tensor:
     """Return the tensor at a place of shared memory, which lives as long as the tensor."""
-    empty = torch.empty(shape, dtype=NUMBERS[dtype], device="meta")
-    if not empty.numel():
+    count = math.prod(shape)
+    if not count:
         return torch.empty(shape, dtype=NUMBERS[dtype])
-    return torch.frombuffer(shared, dtype=empty.dtype, count=empty.numel(), offset=start).view(shape)
+    return torch.frombuffer(shared, dtype=NUMBERS[dtype], count=count, offset=start).view(shape)
 
 
 def read_weights(path: Path, name: str) -> dict[str, Tensor]:
