@@ -87,8 +87,11 @@ class BilmTf(CheckpointFormat):
         if the format cannot hold this biLM, or if the folder holds the vocabulary of another biLM, which readers would
         take for the vocabulary of this one.
         """
-        _check_place(checkpoint.options)
-        target = Path(folder)
+        options, target = checkpoint.options, Path(folder)
+        added = [*options.lstm.added(), *(options.char_cnn.added() if options.char_cnn is not None else [])]
+        added += [key for key in ("lexicon", "contextualizer", "token_encoder") if key in options.added()]
+        if added:  # other readers of the format would read it as another biLM
+            raise ConfigurationError(f"the format bilm-tf has no place for '{added[0]}'; use native or hub")
         written = VOCABULARY if checkpoint.vocabulary is not None else None
         others = [name for name in VOCABULARIES if name != written and (target / name).exists()]
         if others:
@@ -102,34 +105,18 @@ class BilmTf(CheckpointFormat):
                 file.create_dataset(name, data=value.numpy(), fletcher32=True)
         with atomic_folder(target, last="weights.hdf5") as partial:
             (partial / "weights.hdf5").write_bytes(weights.getvalue())
-            options = json.dumps(checkpoint.options.to_dict(), indent=2) + "\n"
-            (partial / "options.json").write_text(options, encoding="utf-8")
+            text = json.dumps(options.to_dict(), indent=2) + "\n"
+            (partial / "options.json").write_text(text, encoding="utf-8")
             if checkpoint.vocabulary is not None:
                 write_words(checkpoint.vocabulary, partial / VOCABULARY)
             return sorted(path.name for path in partial.iterdir())
-
-
-def _check_place(options: BiLMOptions) -> None:
-    """Raise `ConfigurationError` for a biLM that other readers of the format would read as another one."""
-    if options.many_langs is not None:
-        raise ConfigurationError(
-            "the format bilm-tf has no place for the vocabularies of characters and words of ELMoForManyLangs; use "
-            "native"
-        )
-    if options.contextualizer is not None or options.token_encoder is not None:
-        raise ConfigurationError("the format bilm-tf holds its own encoders and LSTMs only, expected native or hub")
-    added = [*options.lstm.added(), *(options.char_cnn.added() if options.char_cnn is not None else [])]
-    if added:
-        raise ConfigurationError(f"the format bilm-tf has no place for the option '{added[0]}'; use native")
 
 
 def read_options(path: Path) -> BiLMOptions:
     """Read an `options.json`. Raises `ConfigurationError` that names the file if it is anything else."""
     try:
         return BiLMOptions.from_dict(read_json(path))
-    except ConfigurationError as error:
-        raise ConfigurationError(f"'options_file' {path}: {error}") from error
-    except (OSError, ValueError) as error:
+    except (ConfigurationError, OSError, ValueError) as error:
         kind = file_kind(path)
         reason = error if kind in (FileKind.JSON, FileKind.OTHER) else f"it is {kind.value}"
         raise ConfigurationError(f"'options_file' {path}: {reason}") from error

@@ -5,6 +5,7 @@ trained model is a program, because its config can name any Python class: AllenN
 `trained_model` says that the location is called one and holds one.
 """
 
+import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
     unfinished_run,
 )
+from elmo_plugin.checkpoints.native import Native
 from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
 from elmo_plugin.checkpoints.weight_map import unread_error
 from elmo_plugin.common import check_value, printable, with_memory, without_memory
@@ -69,6 +71,16 @@ ADVICE = {
         "options file, and saved by `elmo_plugin.save`"
     ),
 }
+OF_FOLDERS = {
+    r"^model\.tar\.gz$": "a folder that holds it; name '{}/model.tar.gz'",
+    r"\.ckpt|^checkpoint$": (
+        "a checkpoint of TensorFlow, which cannot be read; bilm-tf's `bin/dump_weights.py` writes its weights.hdf5"
+    ),
+    r"^(saved_model|tfhub_module)\.pb$": (
+        "a module of TensorFlow Hub, which cannot be read; use the same biLM in bilm-tf's format"
+    ),
+}
+"""What the name of a file in a folder without a biLM shows."""
 
 BilmBlock = Union[str, dict[str, Any]]
 """The value of `bilm` in a config: a location, or an object."""
@@ -297,18 +309,18 @@ def _opened(location: Location, has_options: bool = False) -> Iterator[tuple[Che
             )
             why = unfinished_run(name) or f"there is no such file or folder{bundled}"
             raise ConfigurationError(f"'{name}' holds no biLM: {why}")
-        place: Location = bundled_folder(name) or name
-        form = _format_of(place, name)
-        if form is not None:
-            yield form, place
-            return
-        path = local_file(name, "pretrained")
-        kind = file_kind(path)
-        if kind is FileKind.GZIP or (kind is FileKind.ZIP and not name.endswith(STATE_DICTS)):
-            with unpacked(path, name) as folder:
-                yield _format_in(folder, name)
+        if (bundled_place := bundled_folder(name)) is not None:
+            yield Native(), bundled_place
+        elif (form := _format_of(name, name)) is not None:
+            yield form, name
         else:
-            yield (BilmTf(), name) if has_options and kind is not FileKind.FOLDER else _format_in(path, name)
+            path = local_file(name, "pretrained")
+            kind = file_kind(path)
+            if kind is FileKind.GZIP or (kind is FileKind.ZIP and not name.endswith(STATE_DICTS)):
+                with unpacked(path, name) as folder:
+                    yield _format_in(folder, name)
+            else:
+                yield (BilmTf(), name) if has_options and kind is not FileKind.FOLDER else _format_in(path, name)
     except ConfigurationError as error:
         error.message = printable(str(error.message))  # it may quote the file
         raise
@@ -349,19 +361,13 @@ def _format_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
     looked_for = ", ".join(f"{cls.looks_for} ({form})" for form, cls in formats.items())
     names = [f"{file.name}/" if file.is_dir() else file.name for file in content]
     kind = FileKind.TORCH if name.endswith(STATE_DICTS) else file_kind(path)
-    if {"saved_model.pb", "tfhub_module.pb"} & set(names):
-        got = "a module of TensorFlow Hub, which cannot be read; use the same biLM in bilm-tf's format"
-    elif any(".ckpt" in inner or inner == "checkpoint" for inner in names):
-        got = (
-            "a checkpoint of TensorFlow, which cannot be read; bilm-tf's `bin/dump_weights.py` writes its weights.hdf5"
-        )
-    elif "model.tar.gz" in names:
-        got = f"a folder that holds it; name '{name}/model.tar.gz'"
-    elif kind is FileKind.FOLDER:
+    got = ADVICE.get(kind, kind.value)
+    if kind is FileKind.FOLDER:
         more = " …" if len(names) > MOST_NAMES else ""
         got = f"a folder with {', '.join(names[:MOST_NAMES]) or 'nothing in it'}{more}"
-    else:
-        got = ADVICE.get(kind, kind.value)
+    for pattern, advice in OF_FOLDERS.items():
+        if any(re.search(pattern, inner) for inner in names):
+            got = advice.format(name)
     why = unfinished_run(name) or f"expected {looked_for}; got {got}"
     raise ConfigurationError(f"'{name}' holds no biLM: {why}")
 

@@ -19,9 +19,8 @@ from elmo_plugin.checkpoints import (
     Location,
     WordLookup,
     allennlp_elmo,
-    bilm_keys,
     build_bilm,
-    find_checkpoint,
+    load_checkpoint,
     trained_model,
     unpacked,
 )
@@ -193,27 +192,21 @@ def load(
         raise ConfigurationError(f"'bilm': expected a path, a URL or the name of a bundled biLM, got {bilm!r}")
     if mix == TRAINED:
         return _load_trained(bilm, precision, find_device(cuda_device, device), initial_state, options_file)
-    name = fspath(bilm)
-    keys = bilm_keys(name) if options_file is None else bilm_keys(None, fspath(options_file), name)
-    return load_by_keys(keys, mix, precision, cuda_device, initial_state, device)
-
-
-def load_by_keys(
-    keys: dict[str, str],
-    mix: str,
-    precision: str,
-    cuda_device: int,
-    initial_state: Optional[str] = None,
-    device: Optional[str] = None,
-) -> Embedder:
-    """Load the biLM that the keys of a config name: `pretrained`, or `options_file` and `weight_file`."""
     name, state, where = check_mix(mix, [TRAINED]), _initial_state(initial_state), find_device(cuda_device, device)
-    checkpoint = find_checkpoint(keys, serialization_dir=None)
-    model = build_bilm(checkpoint, source=keys.get("pretrained", keys.get("weight_file", "")))
+    checkpoint = load_checkpoint(bilm, options_file)
+    model = build_bilm(checkpoint, source=bilm)
     model.requires_grad_(False).set_precision(precision)
     elmo = Elmo.from_parts(model, mixes_named(name, model.options), dropout=0.0, initial_state=state)
     word_id = None if checkpoint.vocabulary is None else WordLookup(checkpoint.vocabulary, model.source)
     return Embedder(elmo.to(where), word_id)
+
+
+def load_by_keys(
+    keys: dict[str, str], mix: str, precision: str, cuda_device: int, initial_state: Optional[str] = None
+) -> Embedder:
+    """Load the biLM that the keys of a config name: `pretrained`, or `options_file` and `weight_file`."""
+    bilm, options_file = keys.get("pretrained", keys.get("weight_file", "")), keys.get("options_file")
+    return load(bilm, mix, precision, cuda_device, initial_state, options_file=options_file)
 
 
 def check_mix(mix: str, others: Sequence[str] = (), key: str = "mix") -> str:
