@@ -16,7 +16,7 @@ import tarfile
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -75,7 +75,10 @@ def confined(read: Callable[[], Any], path: Path, written: int = 0) -> Any:
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        _answer(read, shared, sending, size, written)
+        try:
+            _answer(read, shared, sending, size, written)
+        finally:
+            os._exit(0)  # whatever happens, it must not go on as this process would
     os.close(sending)
     try:
         with open(receiving, "rb") as pipe:
@@ -88,16 +91,14 @@ def confined(read: Callable[[], Any], path: Path, written: int = 0) -> Any:
             f"reading it took more than {SECONDS + size // BYTES_PER_SECOND} s of the processor's time, or crashed the "
             f"library that reads it (signal {os.WTERMSIG(status)})"
         )
-    answer = json.loads(text, object_hook=partial(_shared_tensor, shared))
-    if "wrong" in answer:
-        raise ConfigurationError(answer["wrong"])
-    if "error" in answer:
-        raise ValueError(answer["error"])
-    return answer["value"]
+    kind, answer = json.loads(text, object_hook=partial(_shared_tensor, shared))
+    if kind == "value":
+        return answer
+    raise ConfigurationError(answer) if kind == ConfigurationError.__name__ else ValueError(answer)
 
 
 def _answer(read: Callable[[], Any], shared: mmap.mmap, sending: int, size: int, written: int) -> None:
-    """Send what `read` returns, or its error, and end this process."""
+    """Send what `read` returns, or its error."""
     end = 0
 
     def put(value: Any) -> Any:
@@ -120,16 +121,12 @@ def _answer(read: Callable[[], Any], shared: mmap.mmap, sending: int, size: int,
     try:
         torch.set_num_threads(1)
         _limit(SECONDS + size // BYTES_PER_SECOND, MEMORY + COPIES * size, written, sending + MOST_FILES)
-        answer = json.dumps({"value": read()}, default=put)
-    except ConfigurationError as error:
-        answer = json.dumps({"wrong": printable(str(error.message))})
+        answer = json.dumps(["value", read()], default=put)
     except BaseException as error:  # a damaged file may raise anything
-        answer = json.dumps({"error": printable(f"{error}" or type(error).__name__)})
-    try:
-        with open(sending, "wb") as pipe:
-            pipe.write(answer.encode())
-    finally:
-        os._exit(0)
+        message = error.message if isinstance(error, ConfigurationError) else f"{error}" or type(error).__name__
+        answer = json.dumps([type(error).__name__, printable(message)])
+    with open(sending, "wb") as pipe:
+        pipe.write(answer.encode())
 
 
 def _limit(seconds: int, memory: int, written: int, files: int) -> None:
@@ -145,9 +142,8 @@ def _limit(seconds: int, memory: int, written: int, files: int) -> None:
     if (pages := Path("/proc/self/statm")).exists():
         limits[resource.RLIMIT_DATA] = int(pages.read_text(encoding="ascii").split()[5]) * mmap.PAGESIZE + memory
     for limit, value in limits.items():
-        _, most = resource.getrlimit(limit)
-        value = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(limit, (value, value))
+        with suppress(ValueError):  # there is a lower limit already
+            resource.setrlimit(limit, (value, value))
 
 
 def _shared_tensor(shared: mmap.mmap, block: dict[str, Any]) -> Any:
