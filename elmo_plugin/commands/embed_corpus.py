@@ -87,7 +87,8 @@ def _add_bilm(subparser: argparse.ArgumentParser) -> None:
         options = [f"--{name}" for name in names]
         add(*options, dest="layers", action="store_const", const=names[0], default="all", help=explained)
     add("--layers", metavar="NAME", help="a registered mix, such as one of your own")
-    add("--mix", metavar="ARCHIVE", help="the biLM and the first mix of the model in an archive")
+    mix = "the biLM and the first mix of a trained model, NAME.tar.gz or the folder of its run, which is a program"
+    add("--mix", metavar="MODEL", help=mix)
     group = subparser.add_argument_group("biLM; without these, the published original is downloaded once, 374 MB")
     group.add_argument("--bilm", help="path or URL, in any format, or the name of a bundled biLM")
     group.add_argument("--options-file", metavar="FILE", help="path or URL of bilm-tf's options.json")

@@ -33,7 +33,8 @@ def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
     """Add the command and its arguments."""
     subparser = add_command(parsers, NAME, ABOUT, "MODEL", EXAMPLE, MORE, run)
     add = subparser.add_argument
-    add("model", metavar="MODEL", help="an archive of a tagger or classifier, or a biLM: path, URL or bundled name")
+    model = "a trained model, NAME.tar.gz or the folder of its run, which is a program; or a biLM, which is data"
+    add("model", metavar="MODEL", help=model)
     scorer = "a biLM with its softmax, to score words with (default: the served biLM)"
     add("--language-model", metavar="BILM", help=scorer)
     add("--predictor", metavar="NAME", help="elmo_tagger or elmo_classifier, for AllenNLP's own models")

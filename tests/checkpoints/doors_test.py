@@ -18,20 +18,22 @@ import torch
 from allennlp.commands.evaluate import evaluate_from_archive
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Vocabulary
 from allennlp.models import Model
+from allennlp.modules.seq2seq_encoders import LstmSeq2SeqEncoder
 from allennlp.predictors import Predictor
 
 from elmo_plugin import ElmoEmbedder, load
 from elmo_plugin.checkpoints import Native, load_checkpoint
+from elmo_plugin.elmo import ElmoEnhancedEncoder
 from elmo_plugin.pretraining import load_language_model
+from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 from elmo_plugin.serving import load_served
 from tests.checkpoint_oracles import language_model_run, pretrained, rejection
 from tests.commands.alone import run
 from tests.serving_oracles import FILES
 from tests.task_oracles import build_elmo
 
-FEW_NAMES = ("bilm.safetensors", "weights.hdf5", "bilm", "model.tar.gz")
+FEW_NAMES = ("bilm.safetensors", "weights.hdf5", "model.tar.gz", "bilm")
 NAMES = (
     *(*FEW_NAMES, "weights.h5", "weights.th", "encoder.pkl", "bilm.bin", "bilm.zip", "options.json", "vocabulary.txt"),
     *("tagger.gz", "model.tgz"),
@@ -103,25 +105,27 @@ KINDS: tuple[Callable[[Path, Path], None], ...] = (
 
 
 def language_model(bilm: dict[str, Any]) -> Any:
-    return Model.from_params(Params({"type": "bilm", "bilm": bilm}), vocab=Vocabulary())
+    vocab = BiLMVocabulary.from_pretrained_bilm(str(FILES / "native.safetensors"), "text")
+    return Model.from_params(Params({"type": "bilm", "bilm": bilm}), vocab=vocab)
 
 
+OPTIONS = str(FILES / "bilm_tf/options.json")
 DATA: dict[str, Callable[[str], object]] = {
     "embed-corpus --bilm": lambda path: run("embed-corpus", "text", "out.hdf5", "--bilm", path),
     "embed-corpus --weight-file": lambda path: run("embed-corpus", "text", "out.hdf5", "--weight-file", path),
     "convert-elmo": lambda path: run("convert-elmo", path, "out.safetensors"),
-    "convert-elmo --options-file": lambda path: run("convert-elmo", path, "out", "--options-file", path),
-    "nearest-contexts": lambda path: run("nearest-contexts", "text", "--word", "a", "--bilm", path),
-    "minimal-pairs": lambda path: run("minimal-pairs", "pairs.jsonl", "--bilm", path),
+    "convert-elmo --options-file": lambda path: run("convert-elmo", path, "out", "--options-file", OPTIONS),
+    "nearest-contexts": lambda path: run("nearest-contexts", path, "text", "--query", "a b", "--word", "a"),
+    "minimal-pairs": lambda path: run("minimal-pairs", path, "pairs.jsonl", "--by", "UID"),
     "serve-elmo --language-model": lambda path: load_served(str(FILES / "native.safetensors"), path),
     "load": load,
-    "ElmoEmbedder": lambda path: ElmoEmbedder(path, path),
+    "ElmoEmbedder": lambda path: ElmoEmbedder(OPTIONS, path),
     "bilm in a config": lambda path: build_elmo(bilm=path),
-    "weight_file in a config": lambda path: build_elmo(options_file=path, weight_file=path),
-    "elmo_enhanced": lambda path: build_elmo(bilm={"pretrained": path}),
+    "weight_file in a config": lambda path: build_elmo(options_file=OPTIONS, weight_file=path),
+    "elmo_enhanced": lambda path: ElmoEnhancedEncoder.from_config(LstmSeq2SeqEncoder(70, 4), bilm=path),
     "language model": load_language_model,
     "fine-tuning": lambda path: language_model({"pretrained": path}),
-    "vocabulary": lambda path: Vocabulary.by_name("pretrained_bilm")(path, "text"),
+    "vocabulary": lambda path: BiLMVocabulary.from_pretrained_bilm(path, "text"),
 }
 PROGRAMS: dict[str, Callable[[str], object]] = {
     "serve-elmo": load_served,
@@ -144,23 +148,30 @@ def opened(door: Callable[[str], object], path: Path, trace: Path) -> bool:
 
 
 @pytest.mark.parametrize("door", DATA)
+def test_each_door_takes_weights(trace: Path, door: str) -> None:
+    needs_options = "options-file" in door or "weight" in door or door == "ElmoEmbedder"
+    DATA[door](str(FILES / ("bilm_tf/weights.hdf5" if needs_options else "native.safetensors")))
+
+
+@pytest.mark.parametrize("door", DATA)
 def test_no_config_beside_or_inside_weights_is_run(trace: Path, door: str) -> None:
     hostile = hostile_run(trace.parent / "hostile", trace)
     assert not opened(DATA[door], hostile, trace)
     for kind in KINDS:
-        for name in FEW_NAMES if kind in (archive, folder_with_weights) else ("bilm",):
+        for name in FEW_NAMES if kind is archive else ("bilm",):
             place = trace.parent / kind.__name__ / name
             place.parent.mkdir(exist_ok=True)
             kind(place, hostile)
             assert not opened(DATA[door], place, trace), place
 
 
+@pytest.mark.parametrize("names", [FEW_NAMES[:3], pytest.param(NAMES, marks=pytest.mark.slow)], ids=["few", "all"])
 @pytest.mark.parametrize("door", PROGRAMS)
-def test_only_a_trained_model_that_is_called_one_is_run(trace: Path, door: str) -> None:
+def test_only_a_trained_model_that_is_called_one_is_run(trace: Path, door: str, names: tuple[str, ...]) -> None:
     hostile = hostile_run(trace.parent / "hostile", trace)
     assert opened(PROGRAMS[door], hostile, trace)  # the folder of a run
     for kind in KINDS:
-        for name in NAMES if kind in (archive, folder_with_weights) else FEW_NAMES:
+        for name in names if kind in (archive, folder_with_weights) else ("bilm", "model.tar.gz"):
             place = trace.parent / kind.__name__ / name
             place.parent.mkdir(exist_ok=True)
             kind(place, hostile)
