@@ -24,6 +24,8 @@ prefix or suffix after the other from the ends of a run, and each time searches 
 IDEOGRAPH = r"(?:[\u2e80-\u303f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]|(?!\w)[\uff00-\uffef])"
 IDEOGRAPHS = re.compile(f"({IDEOGRAPH})")
 """In Chinese, each character is a token, and so is a mark of its width."""
+OTHER_MARKS = re.compile("([\u0589\u0965\u0f0d-\u0f12\u104a-\u104f\u1361-\u1368\u17d4-\u17d6\uff61])")
+"""Marks of Armenian, Sanskrit, Tibetan, Burmese, Ethiopic, Khmer and Japanese, which spaCy would leave at the word."""
 MARK = r"(?:[^\w\s]|_)"
 PARTS_OF_A_RUN = [
     re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)"),
@@ -109,7 +111,7 @@ class SpacyBlankTokenizer(Tokenizer):
             self._load_rules()
         text = without_lone_surrogates(text).replace("\u200b", " ")  # which separates words, as in Khmer
         start = 0
-        for piece in IDEOGRAPHS.split(text) if self._language == "zh" else [text]:
+        for piece in (IDEOGRAPHS if self._language == "zh" else OTHER_MARKS).split(text):
             cuts = sorted({found.end() for pattern in self._cuts for found in pattern.finditer(piece)})
             if cuts:
                 _say_that_runs_are_cut()

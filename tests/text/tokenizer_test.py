@@ -112,6 +112,22 @@ def test_chinese_characters_are_tokens_and_latin_words_and_numbers_stay_whole(te
     assert all(text[token.idx : token.idx_end] == token.text for token in chinese.tokenize(text))
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "tokens"),
+    [
+        ("hy", "Բարեւ։ Ինչպես", "Բարեւ ։ Ինչպես"),
+        ("km", "ភាសា។", "ភាសា ។"),
+        ("my", "သူလာ၊ သူ။", "သူလာ ၊ သူ ။"),
+        ("bo", "ང་ཡིན།ཁྱོད་རེད།།", "ང་ཡིན ། ཁྱོད་རེད ། །"),
+        ("sa", "नमः॥", "नमः ॥"),
+        ("ti", "ሰላም፡ለዓለም።", "ሰላም ፡ ለዓለም ።"),
+    ],
+)
+def test_marks_of_other_scripts_are_tokens(language: str, text: str, tokens: str) -> None:
+    tokenizer = SpacyBlankTokenizer(language)
+    assert tokenizer.words(text) == texts(tokenizer, text) == tokens.split()
+
+
 def test_a_zero_width_space_separates_tokens() -> None:
     assert texts(ENGLISH, "The\u200bship.") == ["The", "ship", "."]
     assert texts(SpacyBlankTokenizer("km"), "ភាសា\u200bខ្មែរ") == ["ភាសា", "ខ្មែរ"]
