@@ -9,15 +9,19 @@ import shlex
 import sys
 import tarfile
 import warnings
+from functools import partial
 from pathlib import Path
 from traceback import walk_tb
+from types import SimpleNamespace
 from typing import Any, Optional
 
 from allennlp.commands import ArgumentParserWithDefaults
+from allennlp.common import Tqdm
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
 from allennlp.predictors import Predictor
+from allennlp.training import GradientDescentTrainer, gradient_descent_trainer
 from tqdm import tqdm
 
 from elmo_plugin.commands.command_line import REMOVED
@@ -124,7 +128,7 @@ def print_page(page: str, name: str) -> None:
 
 
 def adapt_console() -> None:
-    """Let the command line print only warnings and results, and one line for an error in the user's input.
+    """Let the command line print only warnings and results, bars that say where they are, and one line for a mistake.
 
     `out.log` still gets every message of level INFO, and the traceback. AllenNLP's own switches print them, too:
     `ALLENNLP_LOG_LEVEL=INFO` the messages, and `ALLENNLP_DEBUG=1` all messages and the traceback. Exceptions that are
@@ -132,6 +136,7 @@ def adapt_console() -> None:
     """
     if os.environ.get("ALLENNLP_DEBUG"):
         return
+    logging.raiseExceptions = False  # each message would print a traceback while the disk is full
     # Deprecated since torch 2.4. The trainer uses it for every batch, also on a CPU, in the middle of the progress bar.
     warnings.filterwarnings("ignore", r"`torch\.cuda\.amp\.", FutureWarning, "allennlp")
 
@@ -139,6 +144,13 @@ def adapt_console() -> None:
     def prepare_global_logging(original: Any, *args: Any, **kwargs: Any) -> None:
         original(*args, **kwargs)
         adapt()  # AllenNLP has just replaced the hook and the handlers
+
+    @replaces(GradientDescentTrainer, "_train_epoch", "_validation_loss")
+    def with_named_bar(original: Any, trainer: GradientDescentTrainer, epoch: int) -> Any:
+        part = "training" if original.__name__ == "_train_epoch" else "validation"
+        bar_format = f"epoch {epoch + 1}/{trainer._num_epochs} {part}: {{l_bar}}{{bar}}{{r_bar}}"
+        replace_name(gradient_descent_trainer, "Tqdm", SimpleNamespace(tqdm=partial(Tqdm.tqdm, bar_format=bar_format)))
+        return original(trainer, epoch)
 
     def adapt() -> None:
         _install_hook()

@@ -1,10 +1,10 @@
 """The command `train` for configs with components of this package: how a run stops, continues and ends."""
 
-import functools
 import inspect
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -50,6 +50,8 @@ from elmo_plugin.pretraining import check_processes
 
 logger = logging.getLogger(__name__)
 
+NO_ROOM = re.compile(r"inline_container\.cc|iostream error|No space left on device|File too large|quota exceeded")
+"""What PyTorch, or the system, says if a file cannot be written to its end."""
 STOPS = {code: number for number in (SIGINT, SIGTERM) for code in (-number, 128 + number)}
 """The stop signal that each exit code of a process means."""
 PREDICTORS = {
@@ -102,7 +104,15 @@ def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
         logger.warning("%s", doubt)
     # Each process of a distributed run imports anew what the config needs.
     given["include_package"] = ["elmo_plugin", *(given.get("include_package") or [])]
-    train_now = functools.partial(original, **given)
+
+    def train_now() -> Any:
+        try:
+            return original(**given)
+        except (OSError, RuntimeError, ProcessRaisedException) as error:
+            if not NO_ROOM.search(str(error)):
+                raise
+            raise ConfigurationError(f"'{folder}': the disk is full; make room, then {_advice(folder)}") from error
+
     resumes_exactly = _resumes_exactly(params)
     config = Path(folder, CONFIG_NAME)
     if given.get("recover") and config.is_file():

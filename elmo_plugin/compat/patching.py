@@ -12,7 +12,7 @@ Function = Callable[..., Any]
 
 
 def replaces(owner: Any, *names: str) -> Callable[[Function], Function]:
-    """Let the decorated function replace the functions `names` of a class or module, unless they were replaced before.
+    """Let the decorated function replace the functions `names` of a class or module, unless it has replaced them.
 
     It gets the original as its first argument. What stands in the place of the original keeps its name and signature,
     and has it as `__wrapped__`. A function of a module is also replaced in every module that has imported it by name,
@@ -23,14 +23,14 @@ def replaces(owner: Any, *names: str) -> Callable[[Function], Function]:
         original = getattr(owner, name)
         is_class_method = inspect.ismethod(original)
         original = original.__func__ if is_class_method else original
-        if hasattr(original, "_repaired"):
+        if getattr(original, "_replacement", None) == replacement.__qualname__:
             return
 
         @functools.wraps(original)
         def repaired(*args: Any, **kwargs: Any) -> Any:
             return replacement(original, *args, **kwargs)
 
-        repaired._repaired = True  # type: ignore[attr-defined]
+        repaired._replacement = replacement.__qualname__  # type: ignore[attr-defined]
         replace_name(owner, name, classmethod(repaired) if is_class_method else repaired)
         for module in list(sys.modules.values()) if inspect.ismodule(owner) else []:
             attributes = getattr(module, "__dict__", {})  # not `getattr(module, name)`, which would run lazy imports

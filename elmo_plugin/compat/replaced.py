@@ -10,6 +10,7 @@ after the import with them. The import also adds NumPy's types of numbers to wha
 ALWAYS = "always"
 PROGRAMS = "in the programs `elmo-plugin` and `allennlp`, unless `allennlp` loads plugins of others"
 LIBRARIES = "if the installed transformers or huggingface-hub lacks it"
+WHILE_TRAINING = "in the programs, while an epoch is trained or validated"
 WHILE_STARTING = "while a data loader starts its workers"
 
 REPLACED = {
@@ -72,6 +73,7 @@ REPLACED = {
     "allennlp.commands.train.train_model_from_file": ALWAYS,
     "allennlp.commands.ArgumentParserWithDefaults.error": PROGRAMS,
     "allennlp.common.logging.prepare_global_logging": PROGRAMS,
+    "allennlp.training.gradient_descent_trainer.Tqdm": WHILE_TRAINING,
     "sys.excepthook": PROGRAMS,
     # __main__.py: what `elmo-plugin --version` prints
     "allennlp.commands.__version__": PROGRAMS,

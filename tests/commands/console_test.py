@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -16,12 +17,14 @@ from allennlp.commands import ArgumentParserWithDefaults, main
 from allennlp.common import Params
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
+from allennlp.training import GradientDescentTrainer, gradient_descent_trainer
 
 from elmo_plugin import commands
 from elmo_plugin.commands import console
 from elmo_plugin.commands.command_line import other_plugins
 from tests.commands.alone import python_m, run
 from tests.elmo.small_elmo import RANDOM
+from tests.full_disk import disk_of
 from tests.task_oracles import TOWNS, Config, D, allennlp, experiment, lstm, tagger, tags_reader, train, word_embedder
 
 
@@ -185,6 +188,30 @@ def test_train_ends_with_its_best_metrics_and_what_to_do_next(
     assert f"elmo-plugin predict {tmp_path}/run/model.tar.gz" in following
     with pytest.raises(ConfigurationError, match="expected a config, got a folder"):
         allennlp("train", tmp_path / "run", "-s", tmp_path / "again")
+
+
+@pytest.mark.usefixtures("command")
+def test_the_bars_of_training_say_the_epoch_and_the_part(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("_train_epoch", "_validation_loss"):
+        monkeypatch.setattr(GradientDescentTrainer, name, getattr(GradientDescentTrainer, name))
+    monkeypatch.setattr(gradient_descent_trainer, "Tqdm", gradient_descent_trainer.Tqdm)
+    console.adapt_console()
+    allennlp("train", config, "-s", tmp_path / "run", "-o", '{"trainer.num_epochs": 2}')
+    bars = [line for line in re.split(r"[\r\n]+", capsys.readouterr().err) if "100%" in line]
+    for number in (1, 2):
+        for part in ("training", "validation"):
+            assert any(bar.startswith(f"epoch {number}/2 {part}: ") and "loss: " in bar for bar in bars)
+
+
+def test_a_full_disk_is_one_error_that_names_the_run(config: Path, tmp_path: Path) -> None:
+    with (
+        disk_of(20_000),
+        pytest.raises(ConfigurationError, match=f"'{tmp_path}/run': the disk is full.*--recover") as e,
+    ):
+        allennlp("train", config, "-s", tmp_path / "run")
+    assert len(str(e.value).splitlines()) == 1 and list((tmp_path / "run").glob("model_state_*"))
 
 
 @pytest.mark.parametrize("command", [("train", "-s", "run"), ("check-data",)])
