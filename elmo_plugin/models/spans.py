@@ -95,7 +95,7 @@ def first_invalid_tag(tags: list[str], scheme: str) -> Optional[int]:
     previous = ("START", "")
     for index in order:
         prefix, _, entity = tags[index].partition("-")
-        if prefix not in letters or (prefix == "O" and tags[index] != "O"):
+        if prefix not in letters or tags[index].endswith("-") or (prefix == "O" and tags[index] != "O"):
             return index
         current = (letters[prefix], entity)
         if encoding != "IOB1" and not is_transition_allowed(encoding, *previous, *current):

@@ -4,6 +4,7 @@ import csv
 import logging
 import re
 from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
 from os import fspath
 from typing import Any, NamedTuple, Optional, Union
 
@@ -323,7 +324,10 @@ class ColumnTagsReader(DatasetReader):
         after = repr(tags[index + 1]) if index + 1 < len(tags) else "the end of the sentence"
         got = f"{tags[index]!r} between {before} and {after}"
         fitting = [other for other in SCHEMES if first_invalid_tag(tags, other) is None]
-        if fitting:  # BIOES and BMES differ in the middle of a span alone
+        inside, outside = tags[index][2:], tags[index - 1][2:] if index else ""
+        if inside != outside and get_close_matches(inside, [outside]):
+            got += f"; did you mean {tags[index][:2] + outside!r}?"
+        elif fitting:  # BIOES and BMES differ in the middle of a span alone
             fitting = [other for other in fitting if SCHEMES[other][::3] == SCHEMES[fitting[0]][::3]]
             got += f"; 'coding_scheme' {' or '.join(fitting)} allows it"
         elif sentence[index].line == 1:

@@ -12,27 +12,34 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
 
 from elmo_plugin.models.readers.column_tags import ColumnTagsReader, TaggedToken
+from elmo_plugin.models.readers.rows import lines_of
 from elmo_plugin.models.readers.text_classification_csv import LabelledText, TextClassificationCsvReader
-from elmo_plugin.text import show_columns
+from elmo_plugin.models.spans import SCHEMES, TAGS_TO_SPANS, first_invalid_tag
+from elmo_plugin.text import (
+    CONLLU_ID,
+    NUMBER,
+    ROWS_PER_LABEL,
+    SPAN_TAG,
+    TAGGED_WORDS,
+    FilePath,
+    is_header,
+    line_error,
+    show_columns,
+)
 
-READERS = ("column_tags", "text_classification_csv")
 ONLY_FOR_INSTANCES = ("token_indexers", "tokenizer", "max_instances")
 """Keys of the readers that say nothing about the file."""
 SAMPLE = 1000
 """The number of sentences or texts that are judged."""
-ROWS_PER_LABEL = 5
-"""Labels are recognized by their repetition: there is at most one of them in as many rows."""
 ENOUGH = 50
 """In fewer rows, many different labels are no surprise."""
 ALL_IN_ONE = 100
 """A file of one sentence with more tokens than this lacks its blank lines."""
 MOST_NUMBERED_TAGS = 10
 """More different numbers are counts or indices, even if the config names their column as that of the tags."""
-
+MOST_ODD_TAGS = 3
+"""Different tags that are no spans and not O, such as a bare `B-`, among tags that are spans."""
 CONLLU_WIDTH = 10
-CONLLU_ID = re.compile(r"[0-9]+([-.][0-9]+)?")
-TAG = re.compile(r"O|[BIESLUM]-.+")
-NUMBER = re.compile(r"[-+]?[0-9]+([.,][0-9]+)*")
 QUOTED = re.compile(r'"(?:[^"]|"")+"')
 
 
@@ -42,20 +49,26 @@ def doubtful_columns(config: Mapping[str, Any]) -> Iterator[str]:
     Each message names the file, what was found there, and the key that mends it or says that the file is right. The
     readers do what they are told; nothing but these messages depends on a guess.
     """
+    model = config.get("model")
+    is_scored = not isinstance(model, Mapping) or model.get("label_encoding") is not None
     for part in ("train", "validation", "test"):
         own = config.get("validation_dataset_reader") if part != "train" else None
-        yield from _of_reader(own or config.get("dataset_reader"), config.get(f"{part}_data_path"))
+        yield from _of_reader(own or config.get("dataset_reader"), config.get(f"{part}_data_path"), is_scored)
 
 
-def _of_reader(keys: Any, path: Any) -> Iterator[str]:
+def _of_reader(keys: Any, path: Any, is_scored: bool) -> Iterator[str]:
     if isinstance(keys, str):
         keys = {"type": keys}
     if not isinstance(keys, Mapping):
         return
     if keys.get("type") == "multitask" and isinstance(path, Mapping):
         for name, one_path in path.items():
-            yield from _of_reader(keys.get("readers", {}).get(name), one_path)
-    if keys.get("type") not in READERS or not isinstance(path, str | PathLike):
+            yield from _of_reader(keys.get("readers", {}).get(name), one_path, is_scored)
+    if not isinstance(path, str | PathLike):
+        return
+    if keys.get("type") == "conll2003":
+        _check_conll2003(path)
+    if keys.get("type") not in ("column_tags", "text_classification_csv"):
         return
     about_the_file = {key: value for key, value in keys.items() if key not in ONLY_FOR_INSTANCES}
     try:
@@ -63,9 +76,12 @@ def _of_reader(keys: Any, path: Any) -> Iterator[str]:
     except ConfigurationError:  # training reports it, with its place in the config
         return
     if isinstance(reader, ColumnTagsReader):
-        found = _about_tags(about_the_file, _first(reader.sentences(path)))
+        sentences = _first(reader.sentences(path))
+        found = [*_about_tags(about_the_file, sentences)]
+        if not is_scored and "coding_scheme" not in keys:
+            found += _about_spans(sentences)
     elif isinstance(reader, TextClassificationCsvReader):
-        found = _about_labels(about_the_file, _first(reader.rows(path)))
+        found = [*_about_labels(about_the_file, _first(reader.rows(path)))]
     for message in found:
         yield f"{fspath(path)}: {message}"
 
@@ -92,7 +108,7 @@ def _about_tags(keys: Mapping[str, Any], sentences: list[list[TaggedToken]]) -> 
         quoted = next((cell for row in rows for cell in row.columns if QUOTED.fullmatch(cell)), None)
         if quoted is not None:
             yield f"the cell {quoted} looks quoted; set 'quote_char' to '\"' to read what is inside the quotes"
-    if _may_have_header(keys) and _is_header([row.columns for row in rows], rows[0].tag):
+    if _may_have_header(keys) and not SPAN_TAG.fullmatch(rows[0].tag) and is_header([row.columns for row in rows]):
         yield (
             f"line {rows[0].line} looks like a header, {columns}; set 'has_header' true, or false if it is a token, or "
             "give the columns by their names"
@@ -118,19 +134,36 @@ def _about_tags(keys: Mapping[str, Any], sentences: list[list[TaggedToken]]) -> 
         )
 
 
-def _is_header(rows: list[list[str]], label: str) -> bool:
-    """Return whether the first row looks like names of columns, in any language.
+def _about_spans(sentences: list[list[TaggedToken]]) -> Iterator[str]:
+    """Yield which scheme fits tags that look like spans, in a config that names none."""
+    found = [[row.tag for row in sentence] for sentence in sentences]
+    tags = {tag for each in found for tag in each}
+    spans = sorted(tag for tag in tags - {"O"} if SPAN_TAG.fullmatch(tag))
+    if not spans or len(tags - {"O", *spans}) > MOST_ODD_TAGS:
+        return
+    wrong = {scheme: [first_invalid_tag(each, scheme) for each in found] for scheme in SCHEMES}
+    best = max(SCHEMES, key=lambda scheme: wrong[scheme].count(None))
+    keys = f"'coding_scheme' '{best}' in the reader"
+    keys += (
+        f" and 'label_encoding' '{best}' in the model"
+        if best in TAGS_TO_SPANS
+        else (", 'convert_to_coding_scheme' 'BIOUL', and 'label_encoding' 'BIOUL' in the model")
+    )
+    message = f"tags such as {_some(spans)} look like spans, which are not scored without their scheme; they fit {best}"
+    for sentence, index in zip(sentences, wrong[best], strict=True):
+        if index is not None:
+            message += f", except {sentence[index].tag!r} in line {sentence[index].line}"
+            break
+    yield f"{message}: set {keys}, or 'coding_scheme' null if they are no spans"
 
-    No cell of a header occurs again in its column, although numbers, or labels that repeat, follow in one of them.
-    """
-    first, *others = rows
-    if len(others) < 2 or any(len(row) != len(first) for row in others) or TAG.fullmatch(label):
-        return False
-    below = [list(column) for column in zip(*others, strict=True)]
-    if any(NUMBER.fullmatch(cell) or cell in column for cell, column in zip(first, below, strict=True)):
-        return False
-    numbers = any(all(map(NUMBER.fullmatch, column)) for column in below)
-    return numbers or any(1 < len({*column}) <= len(others) // ROWS_PER_LABEL for column in below)
+
+def _check_conll2003(path: FilePath) -> None:
+    """Raise `ConfigurationError` for columns at which AllenNLP's reader would raise a `ValueError`."""
+    for number, line in enumerate(_first(lines_of(path, TAGGED_WORDS)), 1):
+        columns = line.split()
+        if columns and len(columns) != 4:
+            got = f"{show_columns(columns)}; the reader 'column_tags' reads any number of columns"
+            raise line_error(path, number, "four columns for AllenNLP's reader 'conll2003'", got)
 
 
 def _instead_of_tokens(sentences: Sequence[Sequence[TaggedToken]]) -> str:
@@ -144,7 +177,7 @@ def _instead_of_tokens(sentences: Sequence[Sequence[TaggedToken]]) -> str:
         len({row.token for row in sentence}) == 1 for sentence in sentences
     ):
         return f"the same in all rows of a sentence ({_some(tokens)})"
-    if all(map(TAG.fullmatch, tokens)) and any("-" in token for token in tokens):
+    if all(map(SPAN_TAG.fullmatch, tokens)) and any("-" in token for token in tokens):
         return f"tags ({_some(tokens)})"
     if len(sentences) > 2 and all(sentence[0].token == "#" for sentence in sentences):
         return "'#' at the beginning of each sentence (delete comments with as many columns as the rows)"

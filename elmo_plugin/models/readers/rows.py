@@ -17,7 +17,7 @@ def lines_of(file_path: FilePath, use: Use) -> Iterator[str]:
     Raises `ConfigurationError` for a kind of file that `use` does not take.
     """
     name = fspath(file_path)
-    return look_at(TextFile(Path(cached_path(file_path)), name).lines(), name, use)[1]
+    yield from look_at(TextFile(Path(cached_path(file_path)), name).lines(), name, use)[1]
 
 
 def names_need_header(columns: Iterable[Optional[Column]], has_header: Optional[bool]) -> bool:

@@ -190,6 +190,7 @@ def test_every_scheme_is_read_checked_and_converted(tmp_path: Path, scheme: str)
     ("scheme", "tags", "line", "found"),
     [
         ("BIO", "O X-PER", 3, "'X-PER' between 'O' and the end of the sentence"),
+        ("BIO", "B-LOC I-LCO", 3, "'I-LCO' between 'B-LOC' and the end of the sentence; did you mean 'I-LOC'"),
         ("BIO", "O I-PER O", 3, "'I-PER' between 'O' and 'O'; 'coding_scheme' IOB1 allows it"),
         ("BIO", "S-PER O", 2, "'S-PER' between the start and 'O'; 'coding_scheme' BIOES or BMES allows it"),
         ("IOB1", "I-PER L-PER", 3, "'L-PER' between 'I-PER' and the end of the sentence"),

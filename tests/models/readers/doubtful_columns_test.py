@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from allennlp.commands.train import train_model
 from allennlp.common import Params
+from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.models import doubtful_columns
 from tests.models.readers.files import written
@@ -83,6 +84,42 @@ def test_good_files_raise_no_doubt(tmp_path: Path) -> None:
         ("only text\nof many\n", {**TEXTS, "label_column": None}),
     ):
         assert not doubts(written(tmp_path, content), keys)
+
+
+BIO_TAGS = "Anna B-PER\nsails O\nto O\nPort B-LOC\nOrrin I-LOC\n\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "facts"),
+    [
+        (BIO_TAGS, ["'B-LOC'", "not scored", "fit BIO", "'coding_scheme' 'BIO'", "'label_encoding' 'BIO'"]),
+        (BIO_TAGS + "Quill I-PER\nleft O\n", ["fit IOB1"]),
+        (BIO_TAGS.replace("O\n", "0\n"), ["except '0' in line 2"]),
+        (BIO_TAGS.replace("B-PER", "B-"), ["except 'B-' in line 1"]),
+        (
+            BIO_TAGS.replace("I-LOC", "E-LOC").replace("B-PER", "S-PER"),
+            ["fit BIOES", "'convert_to_coding_scheme' 'BIOUL'"],
+        ),
+        ("Anna NOUN\nsails B-V\nto PART\nPort X\nand CCONJ\n", []),
+    ],
+)
+def test_tags_of_spans_without_a_scheme_are_said(content: str, facts: list[str], tmp_path: Path) -> None:
+    path = written(tmp_path, content)
+    config = {"dataset_reader": TAGS, "train_data_path": str(path), "model": {"type": "elmo_tagger"}}
+    found = [message for message in doubtful_columns(config) if "spans" in message]
+    assert len(found) == bool(facts) and all(fact in found[0] for fact in facts), found
+    for right in (
+        {"dataset_reader": {**TAGS, "coding_scheme": None}},
+        {"model": {"type": "elmo_tagger", "label_encoding": "BIO"}},
+    ):
+        assert not [message for message in doubtful_columns({**config, **right}) if "spans" in message]
+
+
+def test_allennlps_reader_of_four_columns_gets_four(tmp_path: Path) -> None:
+    path = written(tmp_path, BIO_TAGS)
+    config = {"dataset_reader": "conll2003", "train_data_path": str(path), "model": {"type": "crf_tagger"}}
+    with pytest.raises(ConfigurationError, match=r"line 1: expected four columns .*'Anna', 'B-PER'.*'column_tags'"):
+        list(doubtful_columns(config))
 
 
 def test_what_training_rejects_is_left_to_training(tmp_path: Path) -> None:
