@@ -139,20 +139,14 @@ def language_with_rules(language: str) -> str:
     check_language(language)
     if _has_rules(language):
         return language
-    _say_without_rules(language)
+    without = f"language {language!r}: spaCy has no rules for its tokens, so those for any language (xx) split them"
+    logger.warning_once(without)  # type: ignore[attr-defined]
     return ANY
 
 
 @cache
 def _has_rules(language: str) -> bool:
     return re.fullmatch("[a-z]{2,3}", language) is not None and find_spec(f"spacy.lang.{language}") is not None
-
-
-@cache
-def _say_without_rules(language: str) -> None:
-    logger.warning(
-        "language %r: spaCy has no rules for its tokens, so those for any language (xx) split them", language
-    )
 
 
 @cache

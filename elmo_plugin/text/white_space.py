@@ -14,7 +14,6 @@ OTHER_SPACES = re.compile("[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u20
 TOKEN = re.compile(f"[^{WHITE_SPACE}]+")
 
 logger = logging.getLogger(__name__)
-_has_warned = False
 
 
 def split_tokens(line: str) -> list[str]:
@@ -23,13 +22,11 @@ def split_tokens(line: str) -> list[str]:
     >>> split_tokens("It cost 2\u00a0000 crowns .\\n")
     ['It', 'cost', '2\\xa0000', 'crowns', '.']
     """
-    global _has_warned
     if not OTHER_SPACES.search(line):  # nearly all lines; `str.split` is several times as fast
         return line.split()
     tokens = TOKEN.findall(line)
-    if not _has_warned and len(tokens) != len(line.split()):
-        _has_warned = True
-        logger.warning(
+    if len(tokens) != len(line.split()):
+        logger.warning_once(  # type: ignore[attr-defined]
             "%r is one token: only ASCII white space separates tokens here. Python's str.split, bilm-tf and AllenNLP's "
             "just_spaces would split it. This is said only once; other tokens may contain such spaces too",
             next(token for token in tokens if OTHER_SPACES.search(token))[:100],

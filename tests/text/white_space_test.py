@@ -39,7 +39,7 @@ def test_every_reader_of_tokenized_text_finds_the_same_tokens(tmp_path: Path) ->
 def test_a_token_that_other_tools_split_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(white_space, "_has_warned", False)
+    monkeypatch.setattr(white_space.logger, "_seen_msgs", set())
     for line in ("no odd space", "2\u00a0000 crowns", "3\u00a0000 crowns"):
         split_tokens(line)
     (message,) = caplog.messages
