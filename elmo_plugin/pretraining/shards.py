@@ -10,6 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Instance, Token, TokenIndexer
 from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import ELMoTokenCharactersIndexer, SingleIdTokenIndexer
+from more_itertools import chunked, constrained_batches
 
 from elmo_plugin.common import at_least
 from elmo_plugin.text import TOKENIZED, WHITE_SPACE, TextFile, as_tokens, find_shards, look_at, split_tokens
@@ -17,7 +18,7 @@ from elmo_plugin.text import TOKENIZED, WHITE_SPACE, TextFile, as_tokens, find_s
 BLOCK = 2**15
 """The number of sentences that are shuffled together, and the most that a loader holds in memory."""
 GROUP = 2**23
-"""Shards of fewer bytes are read together with the next ones, so that small files fill a block."""
+"""Shards are read together up to so many bytes, so that small files fill a block."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,24 +49,14 @@ def split_sentences(sentences: Iterable[list[str]], length: Optional[int], sourc
             yield tokens[start : start + length]
 
 
-def together(shards: list[Path]) -> list[list[Path]]:
-    """Return the shards in groups that are read one shard after the other: each shard alone, small ones together."""
-    groups: list[list[Path]] = [[]]
-    size = 0
-    for shard in shards:
-        groups[-1].append(shard)
-        size += shard.stat().st_size
-        if size >= GROUP:
-            groups.append([])
-            size = 0
-    return [group for group in groups if group]
+def together(shards: list[Path]) -> list[tuple[Path, ...]]:
+    """Return the shards in groups that are read one shard after the other: small ones together, large ones alone."""
+    return list(constrained_batches(shards, GROUP, get_len=lambda shard: shard.stat().st_size, strict=False))
 
 
-def blocks_of(group: list[Path], first: int = 0) -> Iterator[list[str]]:
-    """Yield the lines of shards, `BLOCK` at a time, from the block of this number on."""
-    lines = islice(chain.from_iterable(map(shard_lines, group)), first * BLOCK, None)
-    while block := list(islice(lines, BLOCK)):
-        yield block
+def blocks_of(group: Iterable[Path], first: int = 0) -> Iterator[list[str]]:
+    """Return the lines of shards, `BLOCK` at a time, from the block of this number on."""
+    return islice(chunked(chain.from_iterable(map(shard_lines, group)), BLOCK), first, None)
 
 
 @DatasetReader.register("text_shards")

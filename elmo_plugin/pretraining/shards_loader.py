@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from math import ceil
 from random import Random
 from typing import Any, Optional
@@ -115,13 +115,12 @@ class ShardsLoader(DataLoader, ABC):
             self.rewind()
             yield from self.read_pass()
             return
-        for _ in range(len(self)):
-            if self._n_to_skip:
-                self._n_to_skip -= 1
-                yield {}
-                continue
+        skipped = min(self._n_to_skip, len(self))
+        self._n_to_skip -= skipped
+        yield from repeat({}, skipped)
+        for batch in islice(self._batches, len(self) - skipped):
             self._n_yielded += 1
-            yield next(self._batches)
+            yield batch
 
     def rewind(self, state: Optional[dict[str, Any]] = None) -> None:
         """Go to the place of a state, or to the start of the text."""
@@ -138,12 +137,10 @@ class ShardsLoader(DataLoader, ABC):
             Random(f"{self.seed} {current}").shuffle(order)  # the hash of a string is the same in every process
         for number in range(finished, len(order)):
             for block, lines in enumerate(blocks_of(self.groups[order[number]], first), first):
-                random = Random(f"{self.seed} {current} {number} {block}")
-                if self.endless:
-                    random.shuffle(lines)
+                shuffle = Random(f"{self.seed} {current} {number} {block}").shuffle if self.endless else list
+                shuffle(lines)
                 items = self.items(lines)
-                if self.endless:
-                    random.shuffle(items)
+                shuffle(items)
                 for index in range(done, len(items)):
                     self._place = current, number, block, index + 1
                     yield items[index]
