@@ -18,6 +18,7 @@ from elmo_plugin.common import names_our_components
 from elmo_plugin.compat import replaces
 from elmo_plugin.embedding import find_device
 from elmo_plugin.pretraining import evaluate_language_model
+from elmo_plugin.text import TOKENIZED, TextFile, find_shards, look_at
 
 MOST_UNKNOWN = 1 / 3
 OF_ARCHIVES = ("cmd_overrides", "weights_file", "predictions_output_file", "extend_vocab", "batch_size")
@@ -62,6 +63,9 @@ def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
             "of the biLM? `elmo-plugin prepare-text` tokenizes raw text",
             file=sys.stderr,
         )
+    elif "oov_rate" in metrics:
+        first = find_shards(text)[0]
+        look_at(TextFile(first).lines(), str(first), TOKENIZED)
     if output is None:  # AllenNLP only logs them
         print(json.dumps(metrics, indent=2, default=str))
     return metrics

@@ -5,7 +5,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.text import LABELLED_TEXTS, PROSE, RAW_TO_EMBED, TAGGED_WORDS, TO_EMBED, look_at
+from elmo_plugin.text import TOKENIZED as SENTENCES
 from elmo_plugin.text.look import look
 from tests.loader_oracles import build_loader
 
@@ -94,3 +97,46 @@ def test_pretraining_warns_of_a_raw_text_once(tmp_path: Path, caplog: pytest.Log
         list(build_loader(str(tmp_path / "a.txt"), type="unrolled_streams", streams=1, window=2, shuffle=shuffle))
     (message,) = [record.getMessage() for record in caplog.records if "prepare-text" in record.getMessage()]
     assert "a.txt looks untokenized" in message
+
+
+PAGE = Path(__file__).parents[2] / "docs/guides/text-files.md"
+ROWS = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+TABLE = [[cell.strip() for cell in row.split("|")[1:-1]] for row in ROWS]
+USES = [TO_EMBED, RAW_TO_EMBED, PROSE, SENTENCES, TAGGED_WORDS, LABELLED_TEXTS]
+EXAMPLES = {
+    "tokenized sentences": "The ship sank .\n",
+    "untokenized sentences": "The ship sank.\n",
+    "hard-wrapped text": "It rained , and\nthe men of the village ,\nGreta too , went home .\nNobody came .\n" * 50,
+    "lines that begin": "1 It sank .\n0 It sailed on .\n1 Nobody came .\n0 They sang .\n1 It rained .\n",
+    "a table": "id,review\n1,The ship sank.\n",
+    "JSON lines": '{"text": "The ship sank."}\n',
+    "CoNLL-U": NUMBERED,
+    "other columns": TAGGED,
+    "JSON": '[{"text": "The ship sank."}]\n',
+    "HTML": "<html>\n",
+    "XML": "<?xml version='1.0'?>\n",
+    "RTF": "{\\rtf1 It sank.}\n",
+    "LaTeX": "\\documentclass{book}\n",
+    "Markdown": "# Ships\n\n- **One** sank\n",
+    "subtitles": TIMED,
+    "mail": "From: greta@port\nSubject: The ship\n\nIt sank.\n",
+}
+
+
+@pytest.mark.parametrize("row", TABLE[2:], ids=lambda row: row[0])
+def test_the_page_says_what_happens(row: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    text = max((name for name in EXAMPLES if row[0].startswith(name)), key=len)
+    for use, cell in zip(USES, row[1:], strict=True):
+        lines = EXAMPLES[text].splitlines(keepends=True)
+        if cell.startswith("error"):
+            with pytest.raises(ConfigurationError) as raised:
+                look_at(lines, "given", use)
+            assert all(tool in str(raised.value) for tool in re.findall("`(.*?)`", cell)), (use, cell)
+        else:
+            caplog.clear()
+            assert list(look_at(lines, "given", use)[1]) == lines
+            assert len(caplog.messages) == (cell == "warning"), (use, cell)
+
+
+def test_the_page_has_each_kind() -> None:
+    assert len(TABLE) == 2 + len(EXAMPLES)
