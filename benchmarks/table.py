@@ -53,6 +53,7 @@ def machine(module: str) -> list[str]:
     cores = len(os.sched_getaffinity(0))
     return [
         f"- {date.today().isoformat()}, commit {commit()}",
+        f"- {processor(torch.device('cpu'))}",
         f"- cores: {torch.get_num_threads()} used by torch, {cores} allowed; {instructions()}",
         f"- Python {platform.python_version()}, torch {torch.__version__}, AllenNLP {version('allennlp')}",
         f"- `python -m {' '.join([module, *arguments])}`",

@@ -1,6 +1,7 @@
 """Each benchmark at a toy size and in this process: it runs and prints whole tables. Times are not checked."""
 
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import embed, growth, load, long, systems
+from benchmarks import commits, embed, growth, load, long, systems
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.agreement import token_mask
 from benchmarks.bilms import options_of, write_random_weights
 from benchmarks.calls import count_calls
 from benchmarks.memory import Peak
 from benchmarks.products import FLOAT32_MM, BareProducts, shapes_of
+from benchmarks.table import processor
 from benchmarks.text import Batching, made_up
 from elmo_plugin.elmo import ElmoTokenEmbedder
 from elmo_plugin.text import batch_to_ids
@@ -126,3 +128,14 @@ def test_a_frozen_bilm_takes_few_calls_and_few_frames() -> None:
     """The limits of the main path, which `python -m benchmarks.calls` lists."""
     count = count_calls(ElmoTokenEmbedder(bilm="english-tiny", dropout=0.0).eval(), ["A", "sentence", "."])
     assert count.calls.total() <= 80 and count.depth <= 8, count.calls
+
+
+@pytest.mark.slow
+def test_two_commits_are_compared_in_turn(capsys: pytest.CaptureFixture[str]) -> None:
+    if subprocess.run(["git", "rev-parse", "HEAD"], cwd=commits.ROOT, capture_output=True).returncode:
+        pytest.skip("this is no checkout")
+    assert commits.main(["HEAD", "--size", "toy", "--tokens", "60", "--rounds", "1"]) == 0
+    printed = capsys.readouterr().out
+    ((header, _, *rows),) = tables(printed)
+    assert header == ["", "`HEAD`", "this checkout", "ratio"] and len(rows) == 5
+    assert all(cell.endswith("s") for row in rows for cell in row[1:3]) and processor(CPU) in printed

@@ -110,6 +110,10 @@ class DifferentiableProduct:
         result = products if start is None else start + products
         return result if out is None else out.copy_(result)
 
+    def only(self, direction: int) -> "DifferentiableProduct":
+        """Return the product of one direction."""
+        return DifferentiableProduct([self.weights[direction]])
+
 
 def differentiable(layer: Sequence[LstmWeights]) -> tuple[Product, Optional[Product]]:
     """Return the products of a time step with gradients: those with R and with P."""

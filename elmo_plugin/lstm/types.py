@@ -48,6 +48,9 @@ class Product(Protocol):
     def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
         """Return start + x Wᵀ: values (R, N, I) to (R, N, O), written to `out` if that is given."""
 
+    def only(self, direction: int) -> "Product":
+        """Return the product of one direction, R = 1."""
+
 
 class LstmInputs(NamedTuple):
     """Everything that the recurrence of a layer is computed from. A batch has N tokens and B sentences.
@@ -71,6 +74,16 @@ class LstmInputs(NamedTuple):
     projection: Optional[Product]
     state: LstmState
     clips: LstmClips
+
+    def only(self, direction: int) -> "LstmInputs":
+        """Return the part of one direction, R = 1."""
+        some = slice(direction, direction + 1)
+        return self._replace(
+            gates=self.gates[some],
+            recurrent=self.recurrent.only(direction),
+            projection=None if self.projection is None else self.projection.only(direction),
+            state=LstmState(self.state.hidden[some], self.state.cell[some]),
+        )
 
 
 class Kernel(Protocol):

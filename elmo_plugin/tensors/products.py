@@ -10,6 +10,7 @@ times that `ROWS_BY_MKL` is taken from.
 
 import sys
 from collections.abc import Callable, Sequence
+from copy import copy
 from enum import Enum, auto
 from functools import cache, partial
 from typing import NamedTuple, Optional
@@ -186,6 +187,13 @@ class Prepared:
             return torch.baddbmm(start.to(self.dtype), values, self._stacked, out=out)
         product = torch.bmm(padded, self._stacked)[:, : values.size(1)]  # (R, N, O)
         return out.copy_(product) if start is None else torch.add(start, product, out=out)
+
+    def only(self, direction: int) -> "Prepared":
+        """Return the product of one direction, which shares the copies of the weights."""
+        part, some = copy(self), slice(direction, direction + 1)
+        part.weights, part._one = self.weights[some], self._one[some]
+        part._stacked = None if self._stacked is None else self._stacked[some]
+        return part
 
 
 def _stack(weights: Sequence[Tensor]) -> Tensor:
