@@ -27,7 +27,7 @@ from elmo_plugin.bilm.token_encoder import (
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
 from elmo_plugin.common import without_memory
 from elmo_plugin.lstm import LstmState
-from elmo_plugin.tensors import Int8Weight
+from elmo_plugin.tensors import Int8Weight, Kept
 
 
 class BiLMOutput(NamedTuple):
@@ -90,6 +90,7 @@ class BiLM(nn.Module):
         else:
             self.lstm = build_contextualizer(options.contextualizer, width, is_trusted)
         self.word_cache = WordCache()
+        self.after_boundaries = Kept()
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
         self.register_buffer("warm_cell", None)  # (n_layers, 2, 1, H)
 

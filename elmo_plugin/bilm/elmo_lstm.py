@@ -1,6 +1,5 @@
 """The contextualizer of a biLM: stacked LSTMPs in two independent directions."""
 
-from collections.abc import Iterator
 from itertools import accumulate
 from typing import Optional, Union
 
@@ -232,7 +231,7 @@ class ElmoLstm(Seq2SeqEncoder):
         clips = LstmClips(self.options.cell_clip, self.options.projection_clip)
         gates_per_token, is_cpu = 4 * self.options.cell_dim, values.device.type == "cpu"
         tokens_per_block = GATES_PER_BLOCK // gates_per_token if is_cpu else TOKENS_PER_BLOCK_ON_GPU
-        blocks = [*_blocks(order.sizes, tokens_per_block)]
+        blocks = _blocks(order.sizes, tokens_per_block)
         space: Optional[Tensor] = None
         layers, states = [], []
         for depth, directions in enumerate(zip(self.forward_layers, self.backward_layers, strict=True)):
@@ -267,13 +266,14 @@ class ElmoLstm(Seq2SeqEncoder):
         return layers, LstmState(torch.stack(hiddens)[:, :, order.inverse], torch.stack(cells)[:, :, order.inverse])
 
 
-def _blocks(sizes: list[int], most: int) -> Iterator[tuple[int, int, list[int]]]:
-    """Yield the first token, the token after the last one, and the `sizes` of blocks of about `most` tokens."""
-    start, first = 0, 0
+def _blocks(sizes: list[int], most: int) -> list[tuple[int, int, list[int]]]:
+    """Return the first token, the token after the last one, and the `sizes` of blocks of about `most` tokens."""
+    blocks, start, first = [], 0, 0
     for step, stop in enumerate([*accumulate(sizes)] or [0], 1):
         if stop - start >= most or step >= len(sizes):
-            yield start, stop, sizes[first:step]
+            blocks.append((start, stop, sizes[first:step]))
             start, first = stop, step
+    return blocks
 
 
 def _multiply_tokens(product: Prepared, values: Tensor, where: Optional[Tensor], some: slice, out: Tensor) -> None:

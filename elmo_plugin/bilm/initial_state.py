@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Optional
-from weakref import WeakKeyDictionary
 
 import torch
 from allennlp.common import Registrable
@@ -17,7 +16,7 @@ from elmo_plugin.bilm.precision import is_int8
 from elmo_plugin.bilm.word_cache import fingerprint
 from elmo_plugin.common import registered_name
 from elmo_plugin.lstm import LstmState
-from elmo_plugin.tensors import Versions, product_type
+from elmo_plugin.tensors import product_type
 
 
 class InitialState(ABC, Registrable):
@@ -52,15 +51,10 @@ class InitialState(ABC, Registrable):
         made_by = fingerprint(bilm) if self.same_for_every_sentence and bilm.contextualizer.has_state else None
         if made_by is None:
             return None
-        kept = _after_boundaries.get(self)
-        if kept is None or kept[0] != made_by:
-            kept = made_by, bilm.read_boundaries(self.before(bilm, 1, bilm.weight))
-            _after_boundaries[self] = kept
-        return kept[1]
-
-
-_after_boundaries: "WeakKeyDictionary[InitialState, tuple[Versions, LstmState]]" = WeakKeyDictionary()
-"""The state after the boundaries, until the initial state is deleted. Copies and pickles do not have it."""
+        state: LstmState = bilm.after_boundaries.get(
+            (self, made_by), lambda: bilm.read_boundaries(self.before(bilm, 1, bilm.weight))
+        )
+        return state
 
 
 @InitialState.register("zero")

@@ -8,7 +8,7 @@ from elmo_plugin.tensors.linear import Linear, linear, weight_gradient, with_lin
 from elmo_plugin.tensors.number_types import NUMBER_TYPES, has_native_bfloat16, number_type, product_type
 from elmo_plugin.tensors.outside_of_graphs import outside_of_graphs
 from elmo_plugin.tensors.products import ANY, FEW, SMALL, Prepared, Way, fastest_way, is_worth_copying
-from elmo_plugin.tensors.versions import Versions
+from elmo_plugin.tensors.versions import Kept, Versions
 
 __all__ = [
     "ANY",
@@ -16,6 +16,7 @@ __all__ = [
     "NUMBER_TYPES",
     "SMALL",
     "Int8Weight",
+    "Kept",
     "Linear",
     "Prepared",
     "Versions",

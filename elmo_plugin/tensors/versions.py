@@ -1,6 +1,6 @@
 """Whether tensors have changed since something was computed from them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor
@@ -38,3 +38,20 @@ class Versions:
         return isinstance(other, Versions) and self._versions == other._versions
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class Kept:
+    """A value that is made again when what it was made from has changed. A copied or unpickled one starts empty."""
+
+    def __init__(self) -> None:
+        self._kept: Any = None, None
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Copy or unpickle without the value."""
+        return type(self), ()
+
+    def get(self, made_from: Any, make: Callable[[], Any]) -> Any:
+        """Return the value, which `make` returns unless it is kept from a call with an equal `made_from`."""
+        if self._kept[0] != made_from:
+            self._kept = made_from, make()
+        return self._kept[1]
