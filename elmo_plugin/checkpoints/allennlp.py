@@ -17,10 +17,9 @@ from elmo_plugin.bilm import BiLMOptions, read_extra_state, tensor_to_descriptio
 from elmo_plugin.checkpoints.bilm_tf import read_options
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
 from elmo_plugin.checkpoints.confined import OPTIONS_FILE, PACKED, read_weights
-from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in
+from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, read_object
 from elmo_plugin.checkpoints.vocabulary import UNKNOWN, read_words, with_vocabulary
 from elmo_plugin.checkpoints.weight_map import allennlp_map, check_finite, read_tensors
-from elmo_plugin.common import read_json
 
 ARCHIVED_WEIGHTS = "weights.th"
 TRAINING_WEIGHTS = "best.th"
@@ -107,7 +106,7 @@ def reject_override(serialization_dir: Optional[str], key: str, value: Any) -> N
     if serialization_dir is None or not is_trained or not (folder / CONFIG).exists():
         return
     keys = ("bilm", "pretrained", "weight_file") if key == "bilm" else (key,)
-    values = [found for each in keys for found in _values(_config(folder), each)]
+    values = [found for each in keys for found in _values(read_object(file_in(folder, CONFIG)), each)]
     if value not in values:
         found = " or ".join(sorted({repr(each) for each in values if not isinstance(each, Mapping)})) or "none"
         raise ConfigurationError(
@@ -139,7 +138,7 @@ def allennlp_elmo(
             raise ConfigurationError(f"'{name}': expected a mix of layers at '{prefix}' beside its ELMo, got none")
         by_layer = sorted(names, key=lambda key: int(key.rpartition(".")[2]))
         # The weights do not show whether the mix normalizes the layers.
-        do_layer_norm = any(value is True for value in _values(_config(folder), "do_layer_norm"))
+        do_layer_norm = any(value is True for value in _values(read_object(file_in(folder, CONFIG)), "do_layer_norm"))
         mix = SavedMix([float(weights[key]) for key in by_layer], float(weights[f"{prefix}gamma"]), do_layer_norm)
         return checkpoint, mix
     return None
@@ -212,7 +211,7 @@ def _allennlp_bilms(
 def _options_of(folder: Path) -> Path:
     """Return the options file in the archive, or else the one that the config names."""
     packed = [file_in(folder, f"{PACKED}{name}") for name in names_in(folder / PACKED) if name.endswith(OPTIONS_FILE)]
-    named = {value for value in _values(_config(folder), OPTIONS_FILE) if isinstance(value, str)}
+    named = {value for value in _values(read_object(file_in(folder, CONFIG)), OPTIONS_FILE) if isinstance(value, str)}
     found = [str(path) for path in packed] or sorted(named)
     if len(found) != 1:
         got = ", ".join(found) or "none"
@@ -226,13 +225,6 @@ def _options_of(folder: Path) -> Path:
             f"{error}; the options file of this ELMo may be elsewhere today: name it as 'options_file', and this model "
             "as 'weight_file'"
         ) from error
-
-
-def _config(folder: Path) -> Any:
-    try:
-        return read_json(file_in(folder, CONFIG))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"'{folder / CONFIG}', which names the sizes of its ELMo: {error}") from error
 
 
 def _values(block: Any, key: str) -> Iterator[Any]:

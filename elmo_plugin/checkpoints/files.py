@@ -7,11 +7,13 @@ from enum import Enum
 from os import PathLike, fspath, listdir
 from os.path import exists, expanduser, isdir, isfile
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 from urllib.parse import unquote
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
+
+from elmo_plugin.common import read_json
 
 Location = Union[str, "PathLike[str]"]
 """A path, a URL or the name of a bundled biLM."""
@@ -128,7 +130,10 @@ def file_in(folder: Path, name: str) -> Path:
     the cache of the Hugging Face Hub, the files in `snapshots` are links into the folder `blobs` beside it.
     """
     path = folder / name
-    real, inside = path.resolve(), [folder.resolve()]
+    try:
+        real, inside = path.resolve(), [folder.resolve()]
+    except (OSError, RuntimeError, ValueError) as error:  # a link to itself, or a name that no file may have
+        raise ConfigurationError(f"'{path}' cannot be read: {error}") from error
     inside += [parent.parent / "blobs" for parent in inside[0].parents if parent.name == "snapshots"]
     if not any(real.is_relative_to(place) for place in inside):
         raise ConfigurationError(
@@ -136,6 +141,17 @@ def file_in(folder: Path, name: str) -> Path:
             "itself there"
         )
     return path
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file. Raises `ConfigurationError` that names the file if it holds none."""
+    try:
+        content = read_json(path)
+        if not isinstance(content, dict):
+            raise ValueError(f"expected an object, got a {type(content).__name__}")
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"'{path}' cannot be read: {error}") from error
+    return content
 
 
 def bundled_names() -> list[str]:

@@ -14,10 +14,9 @@ from torch import Tensor
 from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.confined import read_weights
-from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in
+from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, read_object
 from elmo_plugin.checkpoints.vocabulary import read_text, split_lines
 from elmo_plugin.checkpoints.weight_map import many_langs_map, read_tensors
-from elmo_plugin.common import read_json
 
 ENCODER, EMBEDDER = "encoder", "token_embedder"
 """The names of the two pickles, and of the blocks of the config that describe them."""
@@ -70,16 +69,6 @@ class ManyLangs(CheckpointFormat):
         return Checkpoint(options, read_tensors(rows, tensors, f"'{folder}'"))
 
 
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        content = read_json(file)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"'{file}' cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"'{file}': expected an object, got a {type(content).__name__}")
-    return content
-
-
 def _read_options(folder: Path) -> BiLMOptions:
     """Return the sizes and the vocabularies as options of a biLM."""
     file, config = _read_sizes(folder)
@@ -115,7 +104,7 @@ def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
     `config_path` is a path relative to the folder. It was often written on another machine, so a file of the same name
     in the folder is tried next, and then the sizes that come with ELMoForManyLangs, which also reads files outside.
     """
-    config_path = _json(file_in(folder, "config.json")).get("config_path")
+    config_path = read_object(file_in(folder, "config.json")).get("config_path")
     path = config_path if isinstance(config_path, str) else ""
     name = PureWindowsPath(path).name
     if not name:
@@ -126,7 +115,7 @@ def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
     file = file_in(folder, path if is_inside and isfile(folder / path) else name)
     if name in PUBLISHED and not file.exists():
         return file, PUBLISHED_CONFIG
-    return file, _json(file)
+    return file, read_object(file)
 
 
 def _read_entries(path: Path) -> list[str]:

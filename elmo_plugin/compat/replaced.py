@@ -61,7 +61,7 @@ REPLACED = {
     "allennlp.data.data_loaders.multiprocess_data_loader.mp": WHILE_STARTING,
     # checkpoints/loading.py
     "allennlp.models.archival.load_archive": ALWAYS,
-    # elmo/in_allennlps_place.py
+    # elmo/elmo.py
     "allennlp.modules.elmo.Elmo.from_params": ALWAYS,
     # pretraining: what needs the language model and the exact resume
     "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch": ALWAYS,

@@ -1,6 +1,5 @@
 """LAYERS → ONE VECTOR PER TOKEN: the mixes, `Elmo`, and the AllenNLP components that put it into a model."""
 
-from elmo_plugin.elmo import in_allennlps_place  # noqa: F401  (replaces a function of AllenNLP)
 from elmo_plugin.elmo.char_cnn_embedder import ElmoCharCnnEmbedder
 from elmo_plugin.elmo.elmo import Elmo, ElmoOutput, save
 from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder

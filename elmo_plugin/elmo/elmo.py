@@ -9,6 +9,7 @@ import torch
 from allennlp.common import Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
+from allennlp.modules.elmo import Elmo as AllenNlpElmo
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import (
@@ -28,6 +29,7 @@ from elmo_plugin.checkpoints import (
     save_bilm,
 )
 from elmo_plugin.common import at_least, probability
+from elmo_plugin.compat import Function, replaces
 from elmo_plugin.elmo.mixes import LayerMix, ScalarMix
 from elmo_plugin.elmo.sentence_cache import SentenceCache
 from elmo_plugin.tensors import outside_of_graphs
@@ -352,6 +354,21 @@ class Elmo(nn.Module, Registrable):
 
 
 Elmo.register("elmo")(Elmo)
+
+
+@replaces(AllenNlpElmo, "from_params")
+def _build_where_a_config_asks_for_it(
+    original: Function, cls: type[AllenNlpElmo], params: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Let the configs `elmo: {type: 'elmo', …}` and `elmo: {bilm: …}` of AllenNLP's models build our `Elmo`.
+
+    Symptom: `Extra parameters passed to Elmo: {'type': 'elmo'}`. Cause: the parameter has AllenNLP's class as its type,
+    which is not registrable. Guard: AllenNLP's class has neither `type` nor `bilm`, so configs with these keys failed;
+    all others build what they built.
+    """
+    if cls is AllenNlpElmo and isinstance(params, Params) and (params.get("type") == "elmo" or "bilm" in params):
+        return Elmo.from_params(params, *args, **kwargs)
+    return original(cls, params, *args, **kwargs)
 
 
 def save(

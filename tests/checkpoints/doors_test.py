@@ -30,6 +30,8 @@ from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 from elmo_plugin.serving import load_served
 from tests.checkpoint_oracles import language_model_run, pretrained, rejection
 from tests.commands.alone import run
+from tests.many_langs_oracle import config, write_folder
+from tests.oracles import write_json
 from tests.serving_oracles import FILES
 from tests.task_oracles import build_elmo
 
@@ -228,3 +230,14 @@ def test_links_in_the_cache_of_the_hub_are_followed(tmp_path: Path) -> None:
 def test_a_pickle_whose_only_tensor_has_an_odd_name_is_rejected(tmp_path: Path) -> None:
     torch.save({"a tensor in shared memory": torch.ones(2)}, tmp_path / "best.th")
     assert "got none" in rejection(tmp_path)
+
+
+def test_a_link_to_itself_and_a_name_that_no_file_has_are_rejected(tmp_path: Path) -> None:
+    write_folder(tmp_path, config())
+    for name in ("a\0b", "x" * 5000):
+        write_json(tmp_path / "config.json", {"config_path": name})
+        assert str(tmp_path) in rejection(tmp_path)
+    write_json(tmp_path / "config.json", {"config_path": "sizes.json"})
+    (tmp_path / "sizes.json").unlink()
+    (tmp_path / "sizes.json").symlink_to("sizes.json")
+    assert "sizes.json" in rejection(tmp_path)
