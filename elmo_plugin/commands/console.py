@@ -11,7 +11,6 @@ import tarfile
 import warnings
 from functools import partial
 from pathlib import Path
-from traceback import walk_tb
 from types import SimpleNamespace
 from typing import Any, Optional
 
@@ -20,7 +19,6 @@ from allennlp.common import Tqdm
 from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
-from allennlp.predictors import Predictor
 from allennlp.training import GradientDescentTrainer, gradient_descent_trainer
 from tqdm import tqdm
 
@@ -40,6 +38,7 @@ SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (ValueError, r"'[\w.]+': |overrides (for|dict) |Using AMP requires "),
     (RuntimeError, r"'[\w.]+': "),  # of a block of a config, see `compat/configs.py`
     (UnicodeDecodeError, ""),
+    (NotImplementedError, "the model: expected a predictor"),  # see `compat/models.py`
     (InvalidTagSequence, ""),
 )
 """Exceptions that a mistake in the user's input causes: the type, and a pattern for the start of the message."""
@@ -182,28 +181,16 @@ def is_users_mistake(error: BaseException) -> bool:
     message = str(error).strip()
     is_short = any(isinstance(error, each) and re.match(beginning, message) for each, beginning in SHORT)
     is_missing_package = isinstance(error, ModuleNotFoundError) and error.name in sys.argv
-    return _lacks_predictor(error) or (bool(message) and (is_short or is_missing_package))
+    return bool(message) and (is_short or is_missing_package)
 
 
 def with_hint(error: BaseException) -> str:
     """Return the message of an error, and what to do about it."""
-    if _lacks_predictor(error):
-        return (
-            "the model: expected a predictor that reads JSON, got none; name one with --predictor, or in the model's "
-            "`default_predictor`, such as elmo_tagger; "
-            f"see {installed('docs/extend.md')}"
-        )
     message = str(error).strip()
     for pattern, hint in HINTS:
         if match := re.search(pattern, f"{type(error).__name__}: {message}"):
             return f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
     return message
-
-
-def _lacks_predictor(error: BaseException) -> bool:
-    """Return whether AllenNLP's base class of predictors, which reads no JSON, was asked to."""
-    last = [frame.f_code for frame, _ in walk_tb(error.__traceback__)][-1:]
-    return isinstance(error, NotImplementedError) and last == [Predictor._json_to_instance.__code__]
 
 
 def _install_hook() -> None:

@@ -12,9 +12,10 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules.encoder_base import _EncoderBase
 from allennlp.nn import util as nn_util
 from allennlp.nn.initializers import InitializerApplicator, PretrainedModelInitializer
+from allennlp.predictors import Predictor
 from torch import Tensor, nn
 
-from elmo_plugin.common import is_ours
+from elmo_plugin.common import installed, is_ours
 from elmo_plugin.compat.patching import Function, replaces
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,15 @@ def check_width_of_rnn(
             f"an encoder's 'input_size': expected {inputs.size(-1)}, the width of what enters it, got {size}"
         )
     return original(self, module, inputs, *args, **kwargs)
+
+
+@replaces(Predictor, "_json_to_instance")
+def say_which_predictor_reads_json(original: Function, self: Predictor, json_dict: Any) -> None:
+    """Say what to do about a model whose default predictor reads no JSON. Without it, the error has no message."""
+    raise NotImplementedError(
+        "the model: expected a predictor that reads JSON, got none; name one with --predictor, or in the model's "
+        f"`default_predictor`, such as elmo_tagger; see {installed('docs/extend.md')}"
+    )
 
 
 @replaces(nn_util, "tiny_value_of_dtype")

@@ -27,6 +27,7 @@ REPLACED = {
     "allennlp.nn.initializers.InitializerApplicator.__call__": ALWAYS,
     "allennlp.nn.util.get_token_ids_from_text_field_tensors": ALWAYS,
     "allennlp.nn.util.tiny_value_of_dtype": ALWAYS,
+    "allennlp.predictors.predictor.Predictor._json_to_instance": ALWAYS,
     # compat/training.py
     "allennlp.training.callbacks.confidence_checks.ConfidenceChecksCallback.on_start": ALWAYS,
     "allennlp.training.checkpointer.Checkpointer.load_checkpoint": ALWAYS,

@@ -139,9 +139,9 @@ def warn_of_regexes_without_parameters(
 def check_validation(original: Function, self: GradientDescentTrainer, *args: Any, **kwargs: Any) -> None:
     """Reject a `validation_metric` that a model does not have; warn of a wrong sign, and of labels not in training.
 
-    Symptom: `+f1` for a tagger fails after a whole epoch; `-accuracy` keeps the worst epoch; scores are low for a label
-    that training could not learn. Cause: AllenNLP looks for the metric in what the first validation returns, and takes
-    labels from both data sets.
+    Symptom: an empty file gives metrics of 0; `+f1` for a tagger fails after a whole epoch; `-accuracy` keeps the worst
+    epoch; scores are low for a label that training could not learn. Cause: AllenNLP's readers take a file without texts;
+    AllenNLP looks for the metric in what the first validation returns, and takes labels from both data sets.
     Guard: only models of this package are checked. Another model, and a model of another package that inherits from one
     of ours, may have an attribute `metric_names`, and other metrics. Labels are compared if both data sets are whole
     and in memory, so neither in a distributed run nor with `max_instances_in_memory`.
@@ -150,6 +150,9 @@ def check_validation(original: Function, self: GradientDescentTrainer, *args: An
     metric_names = getattr(self.model, "metric_names", None) if is_ours(type(self.model)) else None
     if metric_names is None or self._validation_data_loader is None:
         return
+    for key, loader in (("train", self.data_loader), ("validation", self._validation_data_loader)):
+        if getattr(loader, "_instances", None) == []:
+            raise ConfigurationError(f"'{key}_data_path': expected at least one text, got none")
     names = [*metric_names(), *LOSSES]
     for factor, name in self._metric_tracker.tracked_metrics:
         if name not in names:

@@ -166,7 +166,8 @@ def _advice(parts: Sequence[Part]) -> Iterator[str]:
                 yield f"train: every label of '{name}' is {next(iter(counts))!r}, so there is nothing to learn"
             rare = sorted(label for label, count in counts.items() if count < RARE)
             if rare:
-                yield f"train: {len(rare)} labels of '{name}' have fewer than {RARE} examples ({some_of(rare)})"
+                labels = f"1 label of '{name}' has" if len(rare) == 1 else f"{len(rare)} labels of '{name}' have"
+                yield f"train: {labels} fewer than {RARE} examples ({some_of(rare)}); add some, or drop such a label"
         contradicting = sum(labels is None for labels in train.compared.values())
         if contradicting:
             yield f"train: {contradicting:,} texts occur with different labels; keep one label for each"

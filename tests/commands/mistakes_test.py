@@ -10,7 +10,8 @@ import pytest
 from allennlp.common.checks import ConfigurationError
 
 from tests.elmo.small_elmo import RANDOM
-from tests.task_oracles import TOWNS, allennlp, experiment, lstm, tagger, tags_reader, word_embedder
+from tests.models.configs import ELMO_ONLY, pooling
+from tests.task_oracles import TOWNS, D, allennlp, classifier, experiment, lstm, tagger, tags_reader, word_embedder
 
 GONE = object()
 """Stands for a key that is taken out."""
@@ -75,6 +76,18 @@ def test_a_mistake_in_a_config_is_named_with_its_whole_path(changes: dict[str, A
         allennlp("train", "config.json", "-s", "run")
     assert [fact for fact in facts if fact not in str(caught.value)] == [], caught.value
     assert not list(Path("run").glob("*.th")) and len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("part", ["train", "validation"])
+def test_a_file_without_texts_that_a_reader_of_allennlp_takes_is_an_error(part: str) -> None:
+    Path("empty.jsonl").touch()
+    Path("texts.jsonl").write_text('{"text": "a b", "label": "x"}\n{"text": "a c", "label": "y"}\n')
+    reader = {"type": "text_classification_json", "tokenizer": "just_spaces", "token_indexers": ELMO_ONLY}
+    model = classifier({"bilm": RANDOM}, elmo_at=["input"], encoder=lstm(D), seq2vec_encoder=pooling(12))
+    config = experiment(model, reader, Path("texts.jsonl")) | {f"{part}_data_path": "empty.jsonl"}
+    Path("config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigurationError, match=f"'{part}_data_path'"):
+        allennlp("train", "config.json", "-s", "run")
 
 
 @pytest.mark.parametrize(
