@@ -140,7 +140,7 @@ def check_validation(original: Function, self: GradientDescentTrainer, *args: An
     """Reject a `validation_metric` that a model does not have; warn of a wrong sign, and of labels not in training.
 
     Symptom: an empty file gives metrics of 0; `+f1` for a tagger fails after a whole epoch; `-accuracy` keeps the worst
-    epoch; scores are low for a label that training could not learn. Cause: AllenNLP's readers take a file without texts;
+    epoch; scores are low for a label that training could not learn. Cause: AllenNLP's readers take an empty file;
     AllenNLP looks for the metric in what the first validation returns, and takes labels from both data sets.
     Guard: only models of this package are checked. Another model, and a model of another package that inherits from one
     of ours, may have an attribute `metric_names`, and other metrics. Labels are compared if both data sets are whole
