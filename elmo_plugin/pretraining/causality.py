@@ -38,19 +38,9 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
     sizes = sizes_of(contextualizer)
     if not sizes.has_two_directions or sizes.output % 2:
         raise ConfigurationError(f"'contextualizer': expected a forward and a backward direction, got {name} with one")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        sentence, replacement = torch.randn(2, N_TOKENS, sizes.input)  # (T, I) each
-    modes = {module: module.training for module in contextualizer.modules()}
-    try:
-        _check(contextualizer.eval(), name, sentence, replacement)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-        reset_states(contextualizer)
-
-
-def _check(contextualizer: Seq2SeqEncoder, name: str, sentence: Tensor, replacement: Tensor) -> None:
+    sentence, replacement = torch.randn(2, N_TOKENS, sizes.input, generator=torch.Generator().manual_seed(0))  # (T, I)
+    is_training = contextualizer.training
+    contextualizer.eval()
     plain = _outputs(contextualizer, sentence)  # (2, T, P)
     positions = torch.arange(N_TOKENS)
     for here in range(N_TOKENS):
@@ -77,6 +67,8 @@ def _check(contextualizer: Seq2SeqEncoder, name: str, sentence: Tensor, replacem
                 name,
                 which,
             )
+    contextualizer.train(is_training)
+    reset_states(contextualizer)
 
 
 def _same(found: Tensor, expected: Tensor) -> bool:

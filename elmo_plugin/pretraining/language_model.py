@@ -305,11 +305,9 @@ def stop_if_diverged(
         if not nats < most:
             epoch, done = trainer._epochs_completed + 1, trainer._batches_in_epoch_completed
             where = f"batch {done + 1} of epoch {epoch}" if for_training else f"the validation of epoch {epoch}"
-            rates = ", ".join(
-                f"{rate:.3g}" for rate in sorted({group["lr"] for group in trainer.optimizer.param_groups})
-            )
+            rate = max(group["lr"] for group in trainer.optimizer.param_groups)
             raise ConfigurationError(
-                f"training diverged: the loss in {where} is {nats:.3g} at the learning rate {rates}; start again "
+                f"training diverged: the loss in {where} is {nats:.3g} at the learning rate {rate:.3g}; start again "
                 "with a lower rate, or with a smaller 'grad_norm'"
             )
     return outputs

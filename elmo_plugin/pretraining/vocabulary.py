@@ -47,11 +47,9 @@ MAX_CHARACTERS = 50
 
 def count_words(shards: list[Path]) -> Counter[str]:
     """Count the tokens of the shards."""
-    counts: Counter[str] = Counter()
     lines = chain.from_iterable(map(shard_lines, shards))
-    for line in Tqdm.tqdm(lines, desc="counting words", unit=" sentences"):
-        counts.update(split_tokens(line))
-    return counts
+    progress = Tqdm.tqdm(lines, desc="counting words", unit=" sentences")
+    return Counter(chain.from_iterable(map(split_tokens, progress)))
 
 
 def select_words(counts: Counter[str], min_count: int = 1, max_size: Optional[int] = None) -> list[str]:
