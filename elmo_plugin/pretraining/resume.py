@@ -75,8 +75,8 @@ class AtomicCheckpointer(Checkpointer):
         # With a count or an age of 0, each checkpoint would be removed as soon as it is saved.
         at_least_one = ("save_every_num_batches", "keep_most_recent_by_count", "keep_most_recent_by_age")
         at_least(1, **{key: kwargs.get(key) for key in at_least_one})
-        at_least(0, save_every_num_minutes=save_every_num_minutes)
-        at_least(0, save_every_num_seconds=kwargs.get("save_every_num_seconds"))
+        seconds = kwargs.get("save_every_num_seconds")
+        at_least(0, save_every_num_minutes=save_every_num_minutes, save_every_num_seconds=seconds)
         super().__init__(serialization_dir, **kwargs)
         if save_every_num_minutes is not None:
             self._save_every_num_seconds = 60 * save_every_num_minutes
@@ -297,22 +297,20 @@ class ExactResume(TrainerCallback):
         loader: Any = trainer.data_loader
         self._has_position = isinstance(loader, ShardsLoader)
         self._is_language_model = isinstance(trainer.model, BidirectionalLanguageModel)
-        if not isinstance(trainer._checkpointer, AtomicCheckpointer):
-            got = type(trainer._checkpointer).__name__
-            raise ConfigurationError(f"'trainer.checkpointer': expected 'atomic' for 'exact_resume', got {got}")
-        if self._is_language_model and not self._has_position:
-            expected = "'unrolled_streams' or 'sentence_batches'"
-            raise ConfigurationError(
-                f"'data_loader': expected {expected} for 'exact_resume', got {type(loader).__name__}"
-            )
-        if self._has_position and not loader.endless:
-            raise ConfigurationError("'data_loader.shuffle': expected true for 'exact_resume', got false")
-        if getattr(loader, "num_workers", 0):  # workers order the data by generators of their own
-            got = loader.num_workers
-            raise ConfigurationError(f"'data_loader.num_workers': expected 0 for 'exact_resume', got {got}")
-        if not self._is_language_model and any(map(_carries_state, trainer.model.modules())):
-            expected = "no state that it carries from batch to batch ('initial_state' carried, or 'stateful' true)"
-            raise ConfigurationError(f"'model': expected {expected} for 'exact_resume', got one")
+        checkpointer, workers = trainer._checkpointer, getattr(loader, "num_workers", 0)
+        is_atomic = isinstance(checkpointer, AtomicCheckpointer)
+        has_loader = self._has_position or not self._is_language_model
+        carries = not self._is_language_model and any(map(_carries_state, trainer.model.modules()))
+        no_state = "no state that it carries from batch to batch ('initial_state' carried, or 'stateful' true)"
+        for is_met, key, expected, got in (
+            (is_atomic, "trainer.checkpointer", "'atomic'", type(checkpointer).__name__),
+            (has_loader, "data_loader", "'unrolled_streams' or 'sentence_batches'", type(loader).__name__),
+            (not self._has_position or loader.endless, "data_loader.shuffle", "true", "false"),
+            (not workers, "data_loader.num_workers", "0", workers),  # each orders its data by a generator of its own
+            (not carries, "model", no_state, "one"),
+        ):
+            if not is_met:
+                raise ConfigurationError(f"'{key}': expected {expected} for 'exact_resume', got {got}")
         trainer._checkpointer.before_saving.append(self.gather)
         own = None
         if self._restored is not None:

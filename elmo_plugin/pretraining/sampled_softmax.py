@@ -192,18 +192,11 @@ def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator
     This is TensorFlow's `log_uniform_candidate_sampler` with `unique`, but with many tries at once: the sample is the
     `n_samples` words that were drawn first.
     """
-    tries = np.empty(0, np.int64)
-    first_try = np.empty(vocab_size, np.int64)  # of each word that was drawn; the others are not read
-    is_first = np.empty(0, bool)  # (tries,)
-    # Enough for the published vocabulary. If not, more tries are appended, so the sample does not depend on the number.
-    n_tries = 2 * n_samples
-    while is_first.sum() < n_samples:
-        uniform = torch.rand(n_tries, dtype=torch.float64, generator=generator)  # (n_tries,)
-        drawn = torch.expm1(uniform * math.log(vocab_size + 1)).long()  # (n_tries,): ⌊(V + 1)ᵘ⌋ - 1
+    tries, firsts = np.empty(0, np.int64), np.empty(0, np.int64)
+    while len(firsts) < n_samples:
+        # Enough for the published vocabulary. If not, as many are appended, so the sample does not depend on the number.
+        uniform = torch.rand(len(tries) or 2 * n_samples, dtype=torch.float64, generator=generator)
+        drawn = torch.expm1(uniform * math.log(vocab_size + 1)).long()  # ⌊(V + 1)ᵘ⌋ - 1
         tries = np.concatenate([tries, drawn.clamp(max=vocab_size - 1).numpy()])
-        n_tries = len(tries)
-        order = np.arange(n_tries)
-        first_try[tries[::-1]] = order[::-1]  # NumPy keeps the last of several assignments
-        is_first = first_try[tries] == order
-    firsts = is_first.nonzero()[0][:n_samples]  # (K,)
+        firsts = np.sort(np.unique(tries, return_index=True)[1])[:n_samples]  # (K,): the first try of each word
     return LogUniformSample(torch.from_numpy(tries[firsts]), int(firsts[-1]) + 1)
