@@ -297,7 +297,8 @@ class ExactResume(TrainerCallback):
         loader: Any = trainer.data_loader
         self._has_position = isinstance(loader, ShardsLoader)
         self._is_language_model = isinstance(trainer.model, BidirectionalLanguageModel)
-        checkpointer, workers = trainer._checkpointer, getattr(loader, "num_workers", 0)
+        checkpointer: Any = trainer._checkpointer
+        workers = getattr(loader, "num_workers", 0)
         is_atomic = isinstance(checkpointer, AtomicCheckpointer)
         has_loader = self._has_position or not self._is_language_model
         carries = not self._is_language_model and any(map(_carries_state, trainer.model.modules()))
@@ -311,7 +312,7 @@ class ExactResume(TrainerCallback):
         ):
             if not is_met:
                 raise ConfigurationError(f"'{key}': expected {expected} for 'exact_resume', got {got}")
-        trainer._checkpointer.before_saving.append(self.gather)
+        checkpointer.before_saving.append(self.gather)
         own = None
         if self._restored is not None:
             rank, world_size = (distributed.get_rank(), distributed.get_world_size()) if is_distributed() else (0, 1)

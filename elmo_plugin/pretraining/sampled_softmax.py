@@ -194,7 +194,7 @@ def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator
     """
     tries, firsts = np.empty(0, np.int64), np.empty(0, np.int64)
     while len(firsts) < n_samples:
-        # Enough for the published vocabulary. If not, as many are appended, so the sample does not depend on the number.
+        # Enough for the published vocabulary. If not, as many are appended: the sample depends on no number of tries.
         uniform = torch.rand(len(tries) or 2 * n_samples, dtype=torch.float64, generator=generator)
         drawn = torch.expm1(uniform * math.log(vocab_size + 1)).long()  # ⌊(V + 1)ᵘ⌋ - 1
         tries = np.concatenate([tries, drawn.clamp(max=vocab_size - 1).numpy()])
