@@ -54,7 +54,8 @@ class WarningPrinter(logging.Handler):
 
         from elmo_plugin.common import printable
 
-        tqdm.write(f"warning: {printable(record.getMessage())}", file=sys.stderr)
+        after_bar = "\n" * bool(getattr(tqdm, "_instances", ()))
+        print(f"{after_bar}warning: {printable(record.getMessage())}", file=sys.stderr)
         record.is_printed = True
 
 
