@@ -264,57 +264,28 @@ def forward_steps(
     tokens, P) · activations (R, tokens, 4H) · cells (R, tokens, H) · sizes (n_steps,) · arrivals (1,).
     """
     program, programs = tl.program_id(0), tl.num_programs(0)
-    n_cell_tiles: tl.constexpr = (H + CELLS - 1) // CELLS
-    n_output_tiles: tl.constexpr = (P + OUTPUTS - 1) // OUTPUTS
-    part_depth: tl.constexpr = ((H + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
     begin = tl.full((), 0, tl.int64)  # the tokens of the steps before
     arrived = 0
     for step in range(n_steps):
         active = tl.load(sizes + step)
         n_row_tiles = (active + ROWS - 1) // ROWS
-        for tile in range(program, DIRECTIONS * n_cell_tiles * n_row_tiles, programs):
-            row = tile % n_row_tiles * ROWS + tl.arange(0, ROWS)
-            direction = (tile // n_row_tiles // n_cell_tiles).to(tl.int64)
-            column = tile // n_row_tiles % n_cell_tiles * CELLS + tl.arange(0, CELLS)
+        for tile in range(program, DIRECTIONS * tl.cdiv(H, CELLS) * n_row_tiles, programs):
+            row, _, column, direction = _place(tile, n_row_tiles, 1, tl.cdiv(H, CELLS), ROWS, CELLS)
             h = operand + (direction * batch + row[:, None]) * P
             weight = recurrent + direction * recurrent_stride + column[:, None] * P
-            i = tl.full((ROWS, CELLS), 0.0, tl.float32)
-            f = tl.full((ROWS, CELLS), 0.0, tl.float32)
-            g = tl.full((ROWS, CELLS), 0.0, tl.float32)
-            o = tl.full((ROWS, CELLS), 0.0, tl.float32)
-            for start in range(0, P, DEPTH):
-                k = (start + tl.arange(0, DEPTH))[None, :]
-                x = tl.load(h + k, mask=(row[:, None] < active) & (k < P), other=0.0, cache_modifier=".cg")
-                here = (column[:, None] < H) & (k < P)
-                i = _multiply(x, tl.load(weight + k, mask=here, other=0.0), i, PRECISION, INTERPRETED)
-                f = _multiply(x, tl.load(weight + H * P + k, mask=here, other=0.0), f, PRECISION, INTERPRETED)
-                g = _multiply(x, tl.load(weight + 2 * H * P + k, mask=here, other=0.0), g, PRECISION, INTERPRETED)
-                o = _multiply(x, tl.load(weight + 3 * H * P + k, mask=here, other=0.0), o, PRECISION, INTERPRETED)
-            here = (row[:, None] < active) & (column[None, :] < H)
             token = direction * tokens + begin + row[:, None]  # (ROWS, 1)
-            quarter = token * (4 * H) + column[None, :]
-            i = _sigmoid(i + tl.load(gates + quarter, mask=here, other=0.0).to(tl.float32))
-            f = _sigmoid(f + tl.load(gates + quarter + H, mask=here, other=0.0).to(tl.float32))
-            g = _tanh(g + tl.load(gates + quarter + 2 * H, mask=here, other=0.0).to(tl.float32))
-            o = _sigmoid(o + tl.load(gates + quarter + 3 * H, mask=here, other=0.0).to(tl.float32))
             now = cell + (direction * batch + row[:, None]) * H + column[None, :]
-            c = _clip(f * tl.load(now, mask=here, other=0.0, cache_modifier=".cg") + i * g, CELL_CLIP)
-            tl.store(now, c, mask=here)
-            if KEEP:
-                tl.store(activations + quarter, i, mask=here)
-                tl.store(activations + quarter + H, f, mask=here)
-                tl.store(activations + quarter + 2 * H, g, mask=here)
-                tl.store(activations + quarter + 3 * H, o, mask=here)
-                tl.store(cells + token * H + column[None, :], c, mask=here)
-            tl.store(cell_output + (direction * most + row[:, None]) * H + column[None, :], o * _tanh(c), mask=here)
+            to = cell_output + (direction * most + row[:, None]) * H + column[None, :]
+            i, f, g, o = _gates(h, weight, row, column, active, H, P, PRECISION, ROWS, CELLS, DEPTH, INTERPRETED)
+            _forward_cells(
+                i, f, g, o, token, now, to, row, column, active, gates, activations, cells, KEEP, CELL_CLIP, H
+            )
         arrived = _wait_for_all(arrivals, arrived, programs)
-        for tile in range(program, DIRECTIONS * n_output_tiles * PARTS * n_row_tiles, programs):
-            row = tile % n_row_tiles * ROWS + tl.arange(0, ROWS)
-            part = tile // n_row_tiles % PARTS
-            column = tile // n_row_tiles // PARTS % n_output_tiles * OUTPUTS + tl.arange(0, OUTPUTS)
-            direction = (tile // n_row_tiles // PARTS // n_output_tiles).to(tl.int64)
+        for tile in range(program, DIRECTIONS * tl.cdiv(P, OUTPUTS) * PARTS * n_row_tiles, programs):
+            row, part, column, direction = _place(tile, n_row_tiles, PARTS, tl.cdiv(P, OUTPUTS), ROWS, OUTPUTS)
             x_row = cell_output + (direction * most + row[:, None]) * H
             weight = projection + direction * projection_stride + column[:, None] * H
+            part_depth: tl.constexpr = ((H + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
             total = tl.full((ROWS, OUTPUTS), 0.0, tl.float32)
             for start in range(0, part_depth, DEPTH):
                 k = (part * part_depth + start + tl.arange(0, DEPTH))[None, :]
@@ -325,10 +296,7 @@ def forward_steps(
             tl.store(to, total, mask=(row[:, None] < active) & (column[None, :] < P))
         arrived = _wait_for_all(arrivals, arrived, programs)
         for start in range(program * BLOCK, DIRECTIONS * active * P, programs * BLOCK):
-            n = start + tl.arange(0, BLOCK)
-            direction = (n // (active * P)).to(tl.int64)
-            number = n % (active * P)  # the place in (active, P)
-            here = n < DIRECTIONS * active * P
+            direction, number, here = _numbers(start, active * P, DIRECTIONS)
             total = _sum_of_parts(parts, direction, number, here, most, DIRECTIONS, P, PARTS)
             total = _clip(total, OUTPUT_CLIP)
             tl.store(outputs + (direction * tokens + begin) * P + number, total, mask=here)
@@ -336,6 +304,74 @@ def forward_steps(
             tl.store(operand + direction * batch * P + number, total, mask=here)
         arrived = _wait_for_all(arrivals, arrived, programs)
         begin += active
+
+
+@triton.jit
+def _gates(
+    h: tl.tensor,
+    weight: tl.tensor,
+    row: tl.tensor,
+    column: tl.tensor,
+    active: tl.tensor,
+    H: tl.constexpr,
+    P: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ROWS: tl.constexpr,
+    CELLS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """Compute the four parts of R h of a tile, (ROWS, CELLS) each."""
+    i = tl.full((ROWS, CELLS), 0.0, tl.float32)
+    f = tl.full((ROWS, CELLS), 0.0, tl.float32)
+    g = tl.full((ROWS, CELLS), 0.0, tl.float32)
+    o = tl.full((ROWS, CELLS), 0.0, tl.float32)
+    for start in range(0, P, DEPTH):
+        k = (start + tl.arange(0, DEPTH))[None, :]
+        x = tl.load(h + k, mask=(row[:, None] < active) & (k < P), other=0.0, cache_modifier=".cg")
+        here = (column[:, None] < H) & (k < P)
+        i = _multiply(x, tl.load(weight + k, mask=here, other=0.0), i, PRECISION, INTERPRETED)
+        f = _multiply(x, tl.load(weight + H * P + k, mask=here, other=0.0), f, PRECISION, INTERPRETED)
+        g = _multiply(x, tl.load(weight + 2 * H * P + k, mask=here, other=0.0), g, PRECISION, INTERPRETED)
+        o = _multiply(x, tl.load(weight + 3 * H * P + k, mask=here, other=0.0), o, PRECISION, INTERPRETED)
+    return i, f, g, o
+
+
+@triton.jit
+def _forward_cells(
+    i: tl.tensor,
+    f: tl.tensor,
+    g: tl.tensor,
+    o: tl.tensor,
+    token: tl.tensor,
+    now: tl.tensor,
+    to: tl.tensor,
+    row: tl.tensor,
+    column: tl.tensor,
+    active: tl.tensor,
+    gates: tl.tensor,
+    activations: tl.tensor,
+    cells: tl.tensor,
+    KEEP: tl.constexpr,
+    CELL_CLIP: tl.constexpr,
+    H: tl.constexpr,
+) -> None:
+    """Compute c, and o·tanh c, of a tile from the four parts of R h, (ROWS, CELLS) each."""
+    here = (row[:, None] < active) & (column[None, :] < H)
+    quarter = token * (4 * H) + column[None, :]
+    i = _sigmoid(i + tl.load(gates + quarter, mask=here, other=0.0).to(tl.float32))
+    f = _sigmoid(f + tl.load(gates + quarter + H, mask=here, other=0.0).to(tl.float32))
+    g = _tanh(g + tl.load(gates + quarter + 2 * H, mask=here, other=0.0).to(tl.float32))
+    o = _sigmoid(o + tl.load(gates + quarter + 3 * H, mask=here, other=0.0).to(tl.float32))
+    c = _clip(f * tl.load(now, mask=here, other=0.0, cache_modifier=".cg") + i * g, CELL_CLIP)
+    tl.store(now, c, mask=here)
+    if KEEP:
+        tl.store(activations + quarter, i, mask=here)
+        tl.store(activations + quarter + H, f, mask=here)
+        tl.store(activations + quarter + 2 * H, g, mask=here)
+        tl.store(activations + quarter + 3 * H, o, mask=here)
+        tl.store(cells + token * H + column[None, :], c, mask=here)
+    tl.store(to, o * _tanh(c), mask=here)
 
 
 @triton.jit(do_not_specialize=["tokens", "batch", "n_steps", "most"])
@@ -380,9 +416,6 @@ def backward_steps(
     `forward_steps`.
     """
     program, programs = tl.program_id(0), tl.num_programs(0)
-    n_cell_tiles: tl.constexpr = (H + CELLS - 1) // CELLS
-    n_output_tiles: tl.constexpr = (P + OUTPUTS - 1) // OUTPUTS
-    part_depth: tl.constexpr = ((4 * H + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
     begin = tl.full((), 0, tl.int64) + tokens  # the tokens of this step and those before
     later = 0  # the sentences of the step after this one
     arrived = 0
@@ -392,10 +425,7 @@ def backward_steps(
         begin -= active
         n_row_tiles = (active + ROWS - 1) // ROWS
         for start in range(program * BLOCK, DIRECTIONS * active * P, programs * BLOCK):
-            n = start + tl.arange(0, BLOCK)
-            direction = (n // (active * P)).to(tl.int64)
-            number = n % (active * P)
-            here = n < DIRECTIONS * active * P
+            direction, number, here = _numbers(start, active * P, DIRECTIONS)
             token = (direction * tokens + begin) * P + number
             continues = number < later * P
             at = d_hidden + direction * batch * P + number
@@ -405,10 +435,8 @@ def backward_steps(
             d_h = _stop_at_clip(d_h, tl.load(outputs + token, mask=here, other=0.0), OUTPUT_CLIP)
             tl.store(d_raw + token, d_h, mask=here)
         arrived = _wait_for_all(arrivals, arrived, programs)
-        for tile in range(program, DIRECTIONS * n_cell_tiles * n_row_tiles, programs):
-            row = tile % n_row_tiles * ROWS + tl.arange(0, ROWS)
-            direction = (tile // n_row_tiles // n_cell_tiles).to(tl.int64)
-            column = tile // n_row_tiles % n_cell_tiles * CELLS + tl.arange(0, CELLS)
+        for tile in range(program, DIRECTIONS * tl.cdiv(H, CELLS) * n_row_tiles, programs):
+            row, _, column, direction = _place(tile, n_row_tiles, 1, tl.cdiv(H, CELLS), ROWS, CELLS)
             token = direction * tokens + begin + row[:, None]  # (ROWS, 1)
             weight = projection + direction * projection_stride + column[None, :]
             d_h = tl.full((ROWS, CELLS), 0.0, tl.float32)
@@ -419,34 +447,21 @@ def backward_steps(
                 w = tl.load(weight + k[:, None] * H, mask=(k[:, None] < P) & (column[None, :] < H), other=0.0)
                 d_h = _multiply_by_columns(x, w, d_h, PRECISION, INTERPRETED)
             here = (row[:, None] < active) & (column[None, :] < H)
-            quarter = token * (4 * H) + column[None, :]
-            i = tl.load(activations + quarter, mask=here, other=0.0)
-            f = tl.load(activations + quarter + H, mask=here, other=0.0)
-            g = tl.load(activations + quarter + 2 * H, mask=here, other=0.0)
-            o = tl.load(activations + quarter + 3 * H, mask=here, other=0.0)
-            c = tl.load(cells + token * H + column[None, :], mask=here, other=0.0)
             sentence = (direction * batch + row[:, None]) * H + column[None, :]
             if step > 0:  # the tokens of the step before begin earlier by their number
                 past = token - tl.load(sizes + step - 1)
                 before = tl.load(cells + past * H + column[None, :], mask=here, other=0.0)
             else:
                 before = tl.load(first_cell + sentence, mask=here, other=0.0)
-            tanh_c = _tanh(c)
-            d_c = tl.load(d_cell + sentence, mask=here, other=0.0, cache_modifier=".cg")
-            d_c = _stop_at_clip(d_c + d_h * o * (1 - tanh_c * tanh_c), c, CELL_CLIP)
-            tl.store(d_gates + quarter, d_c * g * i * (1 - i), mask=here)
-            tl.store(d_gates + quarter + H, d_c * before * f * (1 - f), mask=here)
-            tl.store(d_gates + quarter + 2 * H, d_c * i * (1 - g * g), mask=here)
-            tl.store(d_gates + quarter + 3 * H, d_h * tanh_c * o * (1 - o), mask=here)
-            tl.store(d_cell + sentence, d_c * f, mask=here)
+            _backward_cells(
+                d_h, before, d_cell + sentence, token, column, here, activations, cells, d_gates, CELL_CLIP, H
+            )
         arrived = _wait_for_all(arrivals, arrived, programs)
-        for tile in range(program, DIRECTIONS * n_output_tiles * PARTS * n_row_tiles, programs):
-            row = tile % n_row_tiles * ROWS + tl.arange(0, ROWS)
-            part = tile // n_row_tiles % PARTS
-            column = tile // n_row_tiles // PARTS % n_output_tiles * OUTPUTS + tl.arange(0, OUTPUTS)
-            direction = (tile // n_row_tiles // PARTS // n_output_tiles).to(tl.int64)
+        for tile in range(program, DIRECTIONS * tl.cdiv(P, OUTPUTS) * PARTS * n_row_tiles, programs):
+            row, part, column, direction = _place(tile, n_row_tiles, PARTS, tl.cdiv(P, OUTPUTS), ROWS, OUTPUTS)
             x_row = d_gates + (direction * tokens + begin + row[:, None]) * (4 * H)
             weight = recurrent + direction * recurrent_stride + column[None, :]
+            part_depth: tl.constexpr = ((4 * H + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
             total = tl.full((ROWS, OUTPUTS), 0.0, tl.float32)
             for start in range(0, part_depth, DEPTH):
                 k = part * part_depth + start + tl.arange(0, DEPTH)
@@ -459,12 +474,64 @@ def backward_steps(
         arrived = _wait_for_all(arrivals, arrived, programs)
         later = active
     for start in range(program * BLOCK, DIRECTIONS * later * P, programs * BLOCK):
-        n = start + tl.arange(0, BLOCK)
-        direction = (n // (later * P)).to(tl.int64)
-        number = n % (later * P)
-        here = n < DIRECTIONS * later * P
+        direction, number, here = _numbers(start, later * P, DIRECTIONS)
         total = _sum_of_parts(parts, direction, number, here, most, DIRECTIONS, P, PARTS)
         tl.store(d_hidden + direction * batch * P + number, total, mask=here)
+
+
+@triton.jit
+def _backward_cells(
+    d_h: tl.tensor,
+    before: tl.tensor,
+    d_now: tl.tensor,
+    token: tl.tensor,
+    column: tl.tensor,
+    here: tl.tensor,
+    activations: tl.tensor,
+    cells: tl.tensor,
+    d_gates: tl.tensor,
+    CELL_CLIP: tl.constexpr,
+    H: tl.constexpr,
+) -> None:
+    """Compute the gradients of the gates and of the earlier c of a tile, from those of o·tanh c and of c."""
+    quarter = token * (4 * H) + column[None, :]
+    i = tl.load(activations + quarter, mask=here, other=0.0)
+    f = tl.load(activations + quarter + H, mask=here, other=0.0)
+    g = tl.load(activations + quarter + 2 * H, mask=here, other=0.0)
+    o = tl.load(activations + quarter + 3 * H, mask=here, other=0.0)
+    c = tl.load(cells + token * H + column[None, :], mask=here, other=0.0)
+    tanh_c = _tanh(c)
+    d_c = tl.load(d_now, mask=here, other=0.0, cache_modifier=".cg")
+    d_c = _stop_at_clip(d_c + d_h * o * (1 - tanh_c * tanh_c), c, CELL_CLIP)
+    tl.store(d_gates + quarter, d_c * g * i * (1 - i), mask=here)
+    tl.store(d_gates + quarter + H, d_c * before * f * (1 - f), mask=here)
+    tl.store(d_gates + quarter + 2 * H, d_c * i * (1 - g * g), mask=here)
+    tl.store(d_gates + quarter + 3 * H, d_h * tanh_c * o * (1 - o), mask=here)
+    tl.store(d_now, d_c * f, mask=here)
+
+
+@triton.jit
+def _place(
+    tile: tl.tensor,
+    n_row_tiles: tl.tensor,
+    PARTS: tl.constexpr,
+    n_column_tiles: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """Return the rows, the part of a product, the columns and the direction of a tile."""
+    row = tile % n_row_tiles * ROWS + tl.arange(0, ROWS)
+    part = tile // n_row_tiles % PARTS
+    column = tile // n_row_tiles // PARTS % n_column_tiles * COLUMNS + tl.arange(0, COLUMNS)
+    direction = (tile // n_row_tiles // PARTS // n_column_tiles).to(tl.int64)
+    return row, part, column, direction
+
+
+@triton.jit
+def _numbers(start: tl.tensor, size: tl.tensor, DIRECTIONS: tl.constexpr) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """Return the direction and the place in it, of `size` numbers, of a block of numbers, and which of them exist."""
+    n = start + tl.arange(0, BLOCK)
+    return (n // size).to(tl.int64), n % size, n < DIRECTIONS * size
 
 
 INTERPRETED = not isinstance(forward_steps, triton.runtime.JITFunction)
