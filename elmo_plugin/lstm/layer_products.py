@@ -12,6 +12,7 @@ from elmo_plugin.tensors import (
     ANY,
     FEW,
     SMALL,
+    Kept,
     Prepared,
     Versions,
     Way,
@@ -29,26 +30,12 @@ class LayerProducts(NamedTuple):
     projection: Optional[Product]
 
 
-class Kept(NamedTuple):
-    """The products of a frozen layer by the largest number of rows, and what they share."""
-
-    versions: Optional[Versions]
-    layers: dict[int, LayerProducts]
-    prepared: dict[tuple[str, Way], Prepared]
-
-
-class KeptProducts:
+class KeptProducts(Kept):
     """Prepares the products of one layer, and keeps copies of frozen weights until one of the weights changes.
 
-    What is prepared depends on no earlier batch. A copied or unpickled `KeptProducts` starts empty.
+    What is prepared depends on no earlier batch. It keeps the products by the largest number of rows, and the copies
+    that they share.
     """
-
-    def __init__(self) -> None:
-        self._kept = Kept(None, {}, {})
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        """Copy or unpickle without the copies of weights."""
-        return KeptProducts, ()
 
     def __call__(self, layer: Sequence[LstmWeights], rows: int, times: int) -> LayerProducts:
         """Return the fastest products of a layer, without gradients, for `times` steps of at most `rows` sentences."""
@@ -58,16 +45,16 @@ class KeptProducts:
                 if weight is not None:
                     weights.append(weight)
                     is_frozen = is_frozen and not (weight.requires_grad or weight.is_inference())
+        versions = Versions(weights, product_type(weights[0])) if is_frozen else None
+        if versions is None or versions != self._kept[0]:
+            self._kept = versions, ({}, {})
+        by_rows, copies = self._kept[1]
         if not is_frozen:
-            self._kept = Kept(None, {}, {})
-            return _prepare(layer, rows, times, is_frozen, {})
-        versions = Versions(weights, product_type(weights[0]))
-        if self._kept.versions != versions:
-            self._kept = Kept(versions, {}, {})
+            return _prepare(layer, rows, times, is_frozen, copies)
         most = 1 if rows <= 1 else FEW if rows <= FEW else ANY
-        if most not in self._kept.layers:
-            self._kept.layers[most] = _prepare(layer, most, 1, is_frozen, self._kept.prepared)
-        products = self._kept.layers[most]
+        if most not in by_rows:
+            by_rows[most] = _prepare(layer, most, 1, is_frozen, copies)
+        products: LayerProducts = by_rows[most]
         projection = products.projection
         if projection is not None and projection.weights[0].numel() > SMALL:
             # The copies of a large projection are made for this call alone.

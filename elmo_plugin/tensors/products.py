@@ -43,17 +43,10 @@ class Limits(NamedTuple):
     large: int
 
 
-class Rule(NamedTuple):
-    """The limits of a weight whose copies are `kept` for many products, and of one that is used `once`, as it is."""
-
-    kept: Limits
-    once: Limits
-
-
-ROWS_BY_MKL = {
-    "Intel, AVX-512": Rule(kept=Limits(ANY, ANY, ANY, 1), once=Limits(ANY, ANY, ANY, 1)),
-    "AVX2": Rule(kept=Limits(ANY, FEW, FEW, 1), once=Limits(ANY, ANY, ANY, 1)),
-    "others": Rule(kept=Limits(ANY, FEW, 1, 1), once=Limits(ANY, 1, 1, 1)),
+ROWS_BY_MKL = {  # of weights whose copies are kept for many products, and of weights that are used once, as they are
+    "Intel, AVX-512": {"kept": Limits(ANY, ANY, ANY, 1), "once": Limits(ANY, ANY, ANY, 1)},
+    "AVX2": {"kept": Limits(ANY, FEW, FEW, 1), "once": Limits(ANY, ANY, ANY, 1)},
+    "others": {"kept": Limits(ANY, FEW, 1, 1), "once": Limits(ANY, 1, 1, 1)},
 }
 WORTH_COPYING = {torch.float32: 32, torch.bfloat16: 8}
 """The types that oneDNN multiplies, and the number of products from which it pays to copy a weight for them alone."""
@@ -85,7 +78,7 @@ def mkl_is_fast() -> bool:
 
 
 @cache
-def rule() -> Rule:
+def rule() -> dict[str, Limits]:
     """Return the rule for this processor."""
     if torch.backends.cpu.get_cpu_capability() == "AVX2":
         return ROWS_BY_MKL["AVX2"]
@@ -99,23 +92,17 @@ def fastest_way(weight: Tensor, rows: int, is_kept: bool = False) -> Way:
         return Way.INT8
     if weight.device.type != "cpu" or not has_onednn(dtype):
         return Way.TORCH
-    is_small = weight.numel() <= SMALL
-    if dtype == torch.float32 and rows <= _limit(weight, rule().kept if is_kept else rule().once):
-        return Way.MKL_COPY if is_kept and is_small else Way.MKL
+    limits, size = rule()["kept" if is_kept else "once"], weight.numel()
+    by_shape = limits.wide if weight.size(0) <= weight.size(1) else limits.tall
+    most = limits.tiny if size <= TINY else by_shape if size <= SMALL else limits.large
+    if dtype == torch.float32 and rows <= most:
+        return Way.MKL_COPY if is_kept and size <= SMALL else Way.MKL
     if dtype != torch.float32 and rows <= 1:  # to convert a row to bfloat16 and back takes longer than it saves
         if not is_kept:
             return Way.TORCH
-        if is_small and weight.dtype == dtype:
+        if size <= SMALL and weight.dtype == dtype:
             return Way.MKL_COPY
     return Way.ONEDNN_COPY if is_kept else Way.ONEDNN
-
-
-def _limit(weight: Tensor, limits: Limits) -> int:
-    if weight.numel() > SMALL:
-        return limits.large
-    if weight.numel() <= TINY:
-        return limits.tiny
-    return limits.wide if weight.size(0) <= weight.size(1) else limits.tall
 
 
 def is_worth_copying(weight: Tensor, times: int) -> bool:
@@ -157,14 +144,15 @@ class Prepared:
             if way is Way.ONEDNN_COPY:
                 weight = torch.ops.mkldnn._reorder_linear_weight(weight, FEW)
             bias = None if bias is None else bias.detach().to(self.dtype)
-            function = FUNCTIONS[way]
-            if way is Way.INT8 and is_recurrent:
-                function = _by_int8_recurrent
-            self._one.append(partial(function, weight=weight, bias=bias))
+            multiply = partial(FUNCTIONS[way], weight=weight, bias=bias)
+            self._one.append(weight.product if isinstance(weight, Int8Weight) and is_recurrent else multiply)
 
     def one(self, direction: int, values: Tensor, out: Optional[Tensor] = None) -> Tensor:
         """Return x Wᵀ + b in one direction, (N, I) to (N, O), of type `dtype`."""
-        return self._one[direction](values.to(self.dtype), out=out)
+        multiply, values = self._one[direction], values.to(self.dtype)
+        if self._stacked is not None:
+            return multiply(values, out=out)
+        return multiply(values) if out is None else out.copy_(multiply(values))
 
     def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
         """Return start + x Wᵀ; see `elmo_plugin.lstm.Product`."""
@@ -174,10 +162,10 @@ class Prepared:
         values = values.to(self.dtype)
         if self._stacked is None:
             for direction, multiply in enumerate(self._one):
+                product = multiply(values[direction])  # (N, O)
                 if start is None:
-                    multiply(values[direction], out=out[direction])
+                    out[direction].copy_(product)
                 else:
-                    product = multiply(values[direction])  # (N, O)
                     torch.add(start[direction], product.to(out.dtype), out=out[direction])
             return out
         padded = _padded(values)
@@ -230,25 +218,10 @@ def _by_mkl(values: Tensor, weight: Tensor, bias: Optional[Tensor], out: Optiona
     return product if out is None else out.copy_(product)
 
 
-def _by_onednn(values: Tensor, weight: Tensor, bias: Optional[Tensor], out: Optional[Tensor] = None) -> Tensor:
+def _by_onednn(values: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     """Multiply by a weight that may be prepacked."""
     product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
-    return product if out is None else out.copy_(product)
-
-
-def _by_torch(values: Tensor, weight: Tensor, bias: Optional[Tensor], out: Optional[Tensor] = None) -> Tensor:
-    product = functional.linear(values, weight, bias)
-    return product if out is None else out.copy_(product)
-
-
-def _by_int8(values: Tensor, weight: Int8Weight, bias: Optional[Tensor], out: Optional[Tensor] = None) -> Tensor:
-    product = weight.precise_product(values, bias)
-    return product if out is None else out.copy_(product)
-
-
-def _by_int8_recurrent(values: Tensor, weight: Int8Weight, bias: None, out: Optional[Tensor] = None) -> Tensor:
-    product = weight.product(values)
-    return product if out is None else out.copy_(product)
+    return product
 
 
 FUNCTIONS: dict[Way, Callable[..., Tensor]] = {
@@ -256,8 +229,8 @@ FUNCTIONS: dict[Way, Callable[..., Tensor]] = {
     Way.MKL: _by_mkl,
     Way.ONEDNN_COPY: _by_onednn,
     Way.ONEDNN: _by_onednn,
-    Way.TORCH: _by_torch,
-    Way.INT8: _by_int8,
+    Way.TORCH: functional.linear,
+    Way.INT8: lambda values, weight, bias: weight.precise_product(values, bias),
 }
 
 
