@@ -16,6 +16,7 @@ from allennlp.common import Params
 from allennlp.data import Vocabulary
 from allennlp.models import Model
 
+from benchmarks import speedups
 from elmo_plugin.checkpoints import build_bilm, load_checkpoint
 from elmo_plugin.models import ElmoClassifier
 from elmo_plugin.text import batch_to_ids
@@ -24,6 +25,7 @@ from experiments import run as grid_run
 from experiments.grid import EXPERIMENTS, main
 from experiments.run import CONFIGS, TASKS, Run, config, read_task, write_sample
 from experiments.why_elmo import __main__ as why_elmo
+from experiments.why_elmo import plot
 from experiments.why_elmo.table import facts, lines
 from experiments.why_elmo.tasks import DEFAULT, POSSIBLE, ToolRun
 from experiments.widen import widened
@@ -365,3 +367,23 @@ def test_the_tables_have_a_row_for_each_system_and_the_mean_of_the_seeds(
     assert "### ru, treebank_pos" in printed and "|  | biLM | words | 10 % | 100 % |" in printed
     assert "| elmo | small_text | all | 81.0 ± 1.4 (2 seeds) |  |" in printed
     assert "| none |  |  |  | 90.0 |" in printed
+
+
+def test_the_plot_of_tools_names_each_once_in_the_order_of_its_lines(tmp_path: Path) -> None:
+    results = plot.read(str(ROOT / "experiments/why_elmo/results/6m.jsonl"))
+    plot.draw([results], [], tmp_path / "plot.svg")
+    shown = re.findall(r">([^<]+)</text>", (tmp_path / "plot.svg").read_text(encoding="utf-8"))
+    assert [name for name in shown if name in ("ELMo + fastText", "ELMo", "BERT, fine-tuned", "BERT")] == [
+        "ELMo + fastText",
+        "ELMo",
+        "BERT, fine-tuned",
+        "BERT",
+    ]
+
+
+def test_the_plot_of_speedups_shows_the_first_table_of_its_page(tmp_path: Path) -> None:
+    series, rows = speedups.read(ROOT / "docs/benchmarks.md")
+    assert len(series) == 2 and rows and all(len(values) == 2 for values in rows.values())
+    speedups.draw(series, rows, tmp_path / "plot.svg")
+    svg = (tmp_path / "plot.svg").read_text(encoding="utf-8")
+    assert all(f">{value:.1f} ×</text>" in svg for values in rows.values() for value in values)

@@ -62,12 +62,14 @@ def _scores(full: DataFrame) -> Section:
         figure = Figure(figsize=(WIDTH, 0.8 + 0.35 * len(by_variant)))
         axis = figure.subplots()
         places = by_variant.ngroup()
-        axis.plot(rows["score"], places + 0.2, "o", alpha=0.35, mew=0)
+        axis.plot(rows["score"], places + 0.2, "o", alpha=0.35, mew=0, clip_on=False)
         axis.errorbar(
             by_variant.mean(), range(len(by_variant)), xerr=by_variant.std().fillna(0), fmt="|", color=BLUE, ms=9, mew=2
         )
         axis.set_yticks(range(len(by_variant)), labels=[fill(variant, 24) for variant in by_variant.groups])
         axis.set(ylim=(len(by_variant) - 0.5, -0.5), xlabel=rows["axis"].iloc[0])
+        if rows["axis"].iloc[0].endswith("(%)"):
+            axis.set_xlim(right=min(100, axis.get_xlim()[1]))
         figures[f"Scores, {task}"] = figure
     return Section("Scores", text, [_pivot(full, ["variant"], "task", "score")], figures)
 
@@ -80,7 +82,9 @@ def _training_set_size(frame: DataFrame) -> Iterator[Section]:
         figure = Figure(figsize=(WIDTH, 3.2))
         axis = figure.subplots()
         cells = rows.groupby(["share", "variant"])["score"]
-        cells.mean().unstack().plot(yerr=cells.std().unstack(), ax=axis, logx=True, marker="o", capsize=2, legend=False)
+        means = cells.mean().unstack()
+        means = means[means.iloc[-1].sort_values(ascending=False).index]  # the legend names the lines from above
+        means.plot(yerr=cells.std().unstack(), ax=axis, logx=True, marker="o", capsize=2, legend=False)
         axis.set(xlabel="Training data (%)", ylabel=rows["axis"].iloc[0])
         axis.set_xticks(sorted(set(rows["share"])))
         axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

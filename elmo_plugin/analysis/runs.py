@@ -118,8 +118,9 @@ def _read(folder: Path, name: str, pattern: Optional[re.Pattern[str]]) -> Run:
         raise ConfigurationError(f"unfinished: no {METRICS}; epochs done: {len(files)}")
     metrics, epochs = read_json(folder / METRICS), [read_json(file) for file in files]
     signed = config["trainer"].get("validation_metric", "-loss")
+    data = Path(str(config.get("train_data_path")))
     place = {
-        "task": Path(str(config.get("train_data_path"))).parent.name or folder.parent.name,
+        "task": data.parent.name or data.stem,
         "variant": name,
         "seed": config.get("pytorch_seed", ALLENNLPS_SEED),
         "fraction": 1.0,

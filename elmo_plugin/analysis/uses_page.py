@@ -15,9 +15,8 @@ from elmo_plugin.analysis.nearest_contexts import Found, Query, Uses
 
 TURNS = 20
 """The labels take turns with a part of their dots, so that the dots of none hide those of another."""
-BEHIND = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
-DIGIT, SAME_PLACE = (5.5, 9.0), 3.0
-"""The width and the height of a digit, and how near dots in the same place are, in printer's points."""
+SAME_PLACE = 0.012
+"""How near dots in the same place are, as a part of the plot."""
 Senses = Mapping[tuple[int, int], str]
 """The sense of the token at a line, from 1, and a position."""
 
@@ -96,38 +95,31 @@ def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int],
         xlabel=f"Component 1 ({first:.0f} % of the variance)", ylabel=f"Component 2 ({second:.0f} % of the variance)"
     )
     add_legend(figure, axis)
-    figure.draw_without_rendering()  # which lays it out
-    _number(axis, points, axis.transData.transform(points) * 72 / figure.dpi, nearest)
+    _number(axis, np.array(points), nearest)
     return figure
 
 
-def _number(axis: Axes, points: Sequence[Sequence[float]], places: np.ndarray, nearest: Sequence[int]) -> None:
-    """Write 1, 2, … beside the points at the indices `nearest`, where this hides the fewest points and numbers.
+def _number(axis: Axes, points: np.ndarray, nearest: Sequence[int]) -> None:
+    """Write 1, 2, … beside the plot, and draw a line from each to its point, so that no number hides anything.
 
-    Points that are drawn on top of each other share a label, such as `3, 5`. `places` (N, 2) are those of the points in
-    the figure, in printer's points.
+    `points` (N, 2) are those of all uses. Points that are drawn on top of each other share a label, such as `3, 5`.
     """
+    scaled = points / np.maximum(np.ptp(points, axis=0), 1e-9)
     numbers: dict[int, list[int]] = {}  # by the first of the points in a place
     for number, index in enumerate(nearest, 1):
-        here = (other for other in numbers if np.abs(places[other] - places[index]).max() < SAME_PLACE)
+        here = (other for other in numbers if np.abs(scaled[other] - scaled[index]).max() < SAME_PLACE)
         numbers.setdefault(next(here, index), []).append(number)
-    taken = places
-    for index, together in numbers.items():
-        label = ", ".join(map(str, together))
-        size = np.array([len(label) * DIGIT[0], DIGIT[1]])
-        corners = [np.where(side, 3.0, -3.0 - size) for side in ((1, 1), (0, 1), (1, 0), (0, 0))]  # right before left
-        hidden = [((taken >= places[index] + at) & (taken <= places[index] + at + size)).all(1).sum() for at in corners]
-        best = corners[int(np.argmin(hidden))]
+    ordered = sorted(numbers, key=lambda index: float(points[index, 1]))
+    for height, index in zip(np.linspace(0, 1, len(ordered) + 2)[1:-1], ordered, strict=True):
         axis.annotate(
-            label,
-            (points[index][0], points[index][1]),
-            textcoords="offset points",
-            xytext=(best[0], best[1]),
-            zorder=5,
-            bbox=BEHIND,
+            ", ".join(map(str, numbers[index])),
+            (points[index, 0], points[index, 1]),
+            textcoords="axes fraction",
+            xytext=(1.04, height),
+            va="center",
+            fontsize=min(9, 200 / len(ordered)),
+            arrowprops={"arrowstyle": "-", "color": "gray", "lw": 0.5, "relpos": (0, 0.5)},
         )
-        characters = [places[index] + best + size * ((i + 0.5) / len(label), 0.5) for i in range(len(label))]
-        taken = np.concatenate([taken, characters])
 
 
 def _marked(tokens: Sequence[str], position: int) -> str:

@@ -7,9 +7,11 @@ uv run python -m experiments.why_elmo.plot docs/images/why_elmo.svg $results/6m.
 
 import argparse
 import json
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any, Optional
 
 import matplotlib
@@ -22,6 +24,20 @@ from experiments.why_elmo.training import HOUR
 
 ENGLISH_TINY_HOURS = 8
 """Core-hours of the training of `english-tiny` (docs/guides/pretrain.md)."""
+TITLES = {
+    "ours": "ELMo",
+    "fasttext": "fastText",
+    "flair": "flair",
+    "bert": "BERT",
+    "gpt": "GPT-2",
+    "spacy": "spaCy pretrain",
+    "random": "random weights",
+    "english_tiny": "english-tiny",
+    "ours+fasttext": "ELMo + fastText",
+    "english_tiny+fasttext": "english-tiny + fastText",
+    "bert_fine_tuned": "BERT, fine-tuned",
+}
+COLORS = ["C0", "C1", "C2", "C3", "C4", "C5", "gray", "C6", "C9", "C8", "navy"]
 Facts = list[dict[str, Any]]
 """All that was measured in one folder of runs: the lines of a file of results."""
 
@@ -31,11 +47,14 @@ def read(path: str) -> Facts:
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
-def score(facts: Facts, name: str) -> Optional[float]:
-    """Return the mean score of the tasks in percent, or `None` unless every task was trained with some seed."""
-    runs = [fact for fact in facts if fact.get("run") == name and fact["fraction"] == 1]
-    found = [[run["score"] for run in runs if run["task"] == task] for task in DEFAULT]
-    return mean(map(mean, found)) if all(found) else None
+def scores(facts: Facts, name: str) -> Optional[list[float]]:
+    """Return the mean score of the tasks in percent for each seed, or `None` unless each was trained on every task."""
+    by_seed = defaultdict(dict)
+    for fact in facts:
+        if fact.get("run") == name and fact["fraction"] == 1:
+            by_seed[fact["seed"]][fact["task"]] = fact["score"]
+    found = [mean(by_task[task] for task in DEFAULT) for by_task in by_seed.values() if {*DEFAULT} <= by_task.keys()]
+    return found or None
 
 
 def hours(facts: Facts, name: str) -> float:
@@ -47,36 +66,56 @@ def hours(facts: Facts, name: str) -> float:
     )
 
 
-def points(files: Sequence[Facts], name: str) -> list[tuple[float, float]]:
-    """Return the hours and the mean score of a tool in each file of results that has both."""
-    return [(hours(facts, name), found) for facts in files if (found := score(facts, name)) is not None]
+def points(files: Sequence[Facts], name: str) -> tuple[list[float], list[float], list[float]]:
+    """Return the hours, the mean score and its deviation over seeds in each file of results that has the tool."""
+    found = [(hours(facts, name), values) for facts in files if (values := scores(facts, name)) is not None]
+    deviations = [stdev(values) if len(values) > 1 else 0.0 for _, values in found]
+    return [x for x, _ in found], [mean(values) for _, values in found], deviations
+
+
+def spread(heights: Sequence[float], distance: float) -> list[float]:
+    """Return descending heights, moved so far apart that labels at them do not lie on each other."""
+    places = list(heights)
+    for _ in range(100):
+        for at, (above, below) in enumerate(pairwise(places)):
+            missing = max(0.0, distance - (above - below)) / 2
+            places[at], places[at + 1] = above + missing, below - missing
+    return places
 
 
 def draw(files: Sequence[Facts], more_text: Sequence[Facts], output: Path) -> None:
     """Draw a line for each tool, with a point for each file of results, and a level for random weights.
 
-    Runs on more text are empty circles, which no line joins.
+    Bars are the standard deviation over seeds. Runs on more text are empty circles, which no line joins. The names
+    stand beside the plot, in the order of the last points.
     """
-    matplotlib.rcParams["svg.fonttype"] = "none"
-    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    for name in [*NAMES, *TOGETHER, FINE_TUNED]:
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "why_elmo", "font.size": 11})
+    figure, axes = plt.subplots(figsize=(6, 4.4), layout="constrained")
+    names = []  # the height, the name and the colour of each
+    for name, color in zip([*NAMES, *TOGETHER, FINE_TUNED], COLORS, strict=True):
         line, circles = points(files, name), points(more_text, name)
-        if not line and not circles:
+        if not line[0] and not circles[0]:
             continue
+        height = (line if line[0] else circles)[1][-1]
+        names.append((height, TITLES[name], color))
         if name == "random":
-            axes.axhline(line[-1][1], color="gray", linestyle="dotted")
-            axes.text(1, line[-1][1], name, transform=axes.get_yaxis_transform(), ha="right", va="bottom")
+            axes.axhline(height, color=color, linestyle="dotted")
             continue
-        color = axes.plot([], [], marker="o", label=name)[0].get_color()  # for the legend
-        axes.plot([x for x, _ in line], [y for _, y in line], marker="o", color=color)
-        axes.plot([x for x, _ in circles], [y for _, y in circles], "o", color=color, fillstyle="none")
+        axes.errorbar(*line, marker="o", markersize=5, capsize=2, color=color)
+        axes.errorbar(*circles, fmt="o", markersize=6, capsize=2, color=color, fillstyle="none")
+    names.sort(reverse=True)
+    beside = axes.get_yaxis_transform()
+    for place, (height, title, color) in zip(spread([height for height, *_ in names], 1.75), names, strict=True):
+        axes.annotate(
+            title, (1, height), xycoords=beside, xytext=(1.06, place), color=color, va="center",
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "alpha": 0.5},
+        )  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("core-hours of training")
     axes.set_ylabel("mean score of the five tasks, %")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    figure.savefig(output)
+    figure.savefig(output, metadata={"Date": None})
 
 
 def main() -> None:

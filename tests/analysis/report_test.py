@@ -95,6 +95,7 @@ def test_figures_can_stand_in_an_article(tmp_path: Path, monkeypatch: pytest.Mon
     # The only run stands in the middle of its figure, not on its edge.
     bottom, top = figures["Scores, one: span F1, %"].axes[0].get_ylim()
     assert (bottom, top) == (0.5, -0.5)
+    assert figures["Scores, one: span F1, %"].axes[0].get_xlim()[1] <= 100
     (bars,) = figures["Layer weights, one: span F1, %"].axes
     assert bars.get_axisbelow() is True and not any(line.get_visible() for line in bars.get_ygridlines())
     (legend,) = figures["Learning curves, news: perplexity"].legends  # pretraining has no training scores

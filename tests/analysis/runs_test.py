@@ -21,6 +21,13 @@ def test_without_a_seed_in_the_name_the_folder_names_the_variant_and_the_data_th
     assert (run.task, run.variant, run.seed, run.score) == ("towns: loss", "demo-3", "7", 2.5)
 
 
+def test_data_without_a_folder_names_the_task_by_its_file(tmp_path: Path) -> None:
+    config = {**tagger_config(7), "train_data_path": "towns.conll"}
+    write_run(tmp_path / "runs/demo", config, [0.5])
+    (run,), _ = find_runs([tmp_path])
+    assert (run.task, run.axis) == ("towns: accuracy, %", "Accuracy on towns (%)")
+
+
 def test_the_user_says_which_part_of_the_path_is_the_task_the_variant_and_the_seed(tmp_path: Path) -> None:
     for name in ("elmo.2/ner_seed1", "elmo.2/ner_seed22", "other"):
         write_run(tmp_path / name, tagger_config(7), [0.5])
