@@ -23,7 +23,7 @@ from allennlp.models import Model
 from torch import Tensor
 
 from elmo_plugin import batch_to_ids
-from elmo_plugin.checkpoints import build
+from elmo_plugin.checkpoints import loading
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.elmo.sentence_cache import SentenceCache
 from elmo_plugin.pretraining.vocabulary import vocabulary_of
@@ -113,8 +113,8 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[
     schedule = {"optimizer": torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)}
     with pytest.MonkeyPatch.context() as patch:
         options_file, weight_file = write_files(folder / "published", small_bilm(dim=6, projection_dim=4))
-        patch.setattr(build, "PUBLISHED_OPTIONS", options_file)
-        patch.setattr(build, "PUBLISHED_WEIGHTS", weight_file)
+        patch.setattr(loading, "PUBLISHED_OPTIONS", options_file)
+        patch.setattr(loading, "PUBLISHED_WEIGHTS", weight_file)
         patch.chdir(folder)
         yield {
             ("Vocabulary", "pretrained_bilm"): Component({"pretrained": "english-tiny", "files": str(text)}),

@@ -301,14 +301,14 @@ def _opened(location: Location, has_options: bool = False) -> Iterator[tuple[Che
 
     A file of no format is taken for weights of bilm-tf if there are options for it.
     """
-    name = plain_location(location)
+    name, key = plain_location(location), "'weight_file': " if has_options else ""
     try:
         if is_missing(name):
             bundled = (
                 f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
             )
             why = unfinished_run(name) or f"there is no such file or folder{bundled}"
-            raise ConfigurationError(f"'{name}' holds no biLM: {why}")
+            raise ConfigurationError(f"{key}'{name}' holds no biLM: {why}")
         if (bundled_place := bundled_folder(name)) is not None:
             yield Native(), bundled_place
         elif (form := _format_of(name, name)) is not None:

@@ -45,7 +45,7 @@ def test_a_bilm_that_does_not_exist_is_named(tmp_path: Path) -> None:
     files = bilm_files(tmp_path / "bilm")
     Path(files["weight_file"]).unlink()
     found = error_of(towns(tagger(files)), tmp_path / "other")
-    assert "'weight_file'" in found and "weights.hdf5" in found
+    assert "weight_file'" in found and "weights.hdf5" in found
 
 
 def test_the_wrong_number_of_layers_of_elmo_enhanced_is_an_error_with_both_widths(tmp_path: Path) -> None:
