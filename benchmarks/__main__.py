@@ -24,7 +24,7 @@ Measure how fast biLMs embed and train, and how much memory they use. The biLMs 
 compared: ours, AllenNLP's (allennlp.modules.elmo.Elmo, on the same weights), and the limit: the matrix products alone.
 
   embed     embed one batch, a corpus and one sentence; peak memory
-  layers    the character encoder, one LSTM and the whole stack for 1, 8 and 32 sentences, compared with bare products
+  layers    the character encoder, one LSTM and the whole stack for 1 to 128 sentences, compared with bare products
             and torch.nn.LSTM
   tagger    a training step of a tagger on frozen ELMo
   pretrain  a training step of the biLM: tokens per second, and the share of the machine's peak rate

@@ -47,8 +47,8 @@ for line in sys.stdin:
 """What each process runs. It uses public names alone, which all commits have."""
 
 
-def main(arguments: Optional[list[str]] = None) -> int:
-    """Measure and print the table."""
+def parse(arguments: Optional[list[str]]) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.commits",
         description=DESCRIPTION,
@@ -60,7 +60,12 @@ def main(arguments: Optional[list[str]] = None) -> int:
     parser.add_argument("--precision", default="float32", help="default: float32")
     parser.add_argument("--tokens", type=count, default=5_000, metavar="N", help="of the corpus; default: 5000")
     parser.add_argument("--rounds", type=count, default=9, metavar="N", help="default: 9")
-    args = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Optional[list[str]] = None) -> int:
+    """Measure and print the table."""
+    args = parse(arguments)
     sentences = made_up(20_000)
     texts = {f"{size} sentences": [spread(sentences, size)] for size in SENTENCES[1:]}
     texts = {"1 sentence": [[one_of_length(sentences, 20)]], **texts}

@@ -21,8 +21,8 @@ from elmo_plugin.bilm import BiLM, ElmoLstm, LstmOptions
 from elmo_plugin.text import batch_to_ids
 
 BATCH_SIZE = 32
-FEW = (1, 8)
-"""Numbers of sentences for which the whole stack is also measured."""
+OTHERS = (1, 8, 128)
+"""Other numbers of sentences for which the whole stack is also measured."""
 TORCH = "`torch.nn.LSTM(proj_size)`, no clips"
 
 
@@ -58,7 +58,7 @@ def measure(settings: Settings) -> Iterator[Table]:
     batch = batch_of(settings, BATCH_SIZE)
     yield table("The character encoder", encoders(batch, settings), batch, settings)
     yield table("LSTM, the first layer, both directions", first_layers(batch, settings), batch, settings)
-    for each in (batch, *(batch_of(settings, size) for size in FEW)):
+    for each in (batch, *(batch_of(settings, size) for size in OTHERS)):
         yield table("LSTM, all layers, both directions", stacks(each, settings), each, settings)
 
 

@@ -13,7 +13,7 @@ import pytest
 from allennlp.common import Params
 
 from benchmarks import __main__ as benchmarks
-from benchmarks import epoch, serve
+from benchmarks import commits, epoch, serve
 from experiments import five_gram, grid, how_much_text, litbank, senseval, text_of, widen
 from tests.task_oracles import allennlp_parser
 
@@ -25,6 +25,7 @@ printf '%s\\0' "$@" > "$call/arguments"
 """
 PARSERS = {
     "benchmarks": benchmarks.parse,
+    "benchmarks.commits": commits.parse,
     "benchmarks.epoch": epoch.parse,
     "benchmarks.serve": serve.parse,
     "experiments.five_gram": five_gram.parse,

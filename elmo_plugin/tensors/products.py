@@ -25,6 +25,8 @@ from elmo_plugin.tensors.number_types import is_intel, product_type
 ANY = sys.maxsize
 FEW = 32
 """The number of rows that oneDNN chooses its layout for. With more, MKL's last bits depend on the threads in AVX2."""
+MANY = 128
+"""The rows of a time step in pretraining. For more, oneDNN may reorder a small weight in each call."""
 TINY = 2**16
 """The numbers of a tiny weight, up to which a call of oneDNN takes longer than the product."""
 SMALL = 2**20
@@ -45,7 +47,7 @@ class Limits(NamedTuple):
 
 ROWS_BY_MKL = {  # of weights whose copies are kept for many products, and of weights that are used once, as they are
     "Intel, AVX-512": {"kept": Limits(ANY, ANY, ANY, 1), "once": Limits(ANY, ANY, ANY, 1)},
-    "AVX2": {"kept": Limits(ANY, FEW, FEW, 1), "once": Limits(ANY, ANY, ANY, 1)},
+    "AVX2": {"kept": Limits(ANY, FEW, FEW, 1), "once": Limits(ANY, MANY, MANY, 1)},
     "others": {"kept": Limits(ANY, FEW, 1, 1), "once": Limits(ANY, 1, 1, 1)},
 }
 WORTH_COPYING = {torch.float32: 32, torch.bfloat16: 8}
