@@ -1,7 +1,6 @@
 """Minimal pairs: does a language model give a grammatical sentence more probability than an ungrammatical one?"""
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Tokenizer
+from more_itertools import map_reduce
 
 from elmo_plugin.common import atomic_file, parse_json
 from elmo_plugin.text import TextFile, without_lone_surrogates
@@ -98,11 +98,8 @@ def pair_accuracies(pairs: Sequence[MinimalPair], scores: np.ndarray) -> tuple[d
     differences = scores[:, 0] - scores[:, 1]  # (N, 2)
     rows = np.column_stack([differences, differences.sum(axis=1)])  # (N, 3)
     verdicts = np.where(np.abs(rows) < ROUNDING, 0.5, rows > 0)  # (N, 3): right 1, tie 0.5, wrong 0
-    by_phenomenon = defaultdict(list)
-    for pair, verdict in zip(pairs, verdicts, strict=True):
-        by_phenomenon[pair.phenomenon].append(verdict)
-    named = {name: _accuracy(np.stack(by_phenomenon[name])) for name in sorted(by_phenomenon) if name}
-    return named, _accuracy(verdicts)
+    rows_of = map_reduce(range(len(pairs)), lambda row: pairs[row].phenomenon)
+    return {name: _accuracy(verdicts[rows_of[name]]) for name in sorted(rows_of) if name}, _accuracy(verdicts)
 
 
 def _accuracy(verdicts: np.ndarray) -> PairAccuracy:

@@ -1,7 +1,7 @@
 """Measure how well each layer alone predicts tags and word senses (ELMo §5.3, Tables 5 and 6)."""
 
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from os import fspath
 from typing import NamedTuple, Optional
@@ -9,6 +9,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
+from more_itertools import map_reduce
 
 from elmo_plugin.bilm import BiLM
 from elmo_plugin.elmo import Elmo
@@ -133,9 +134,7 @@ def random_twin(embedder: Embedder, seed: int) -> Embedder:
 
 def most_frequent(train: Examples, dev: Examples) -> np.ndarray:
     """Predict the most frequent label (N,) of each word, or of all words for an unknown one: the baseline."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for word, label in zip(train.words, train.labels, strict=True):
-        counts[word][label] += 1
+    counts = map_reduce(range(len(train.words)), train.words.__getitem__, train.labels.__getitem__, Counter)
     overall = Counter(train.labels)
     predicted = [counts.get(word, overall).most_common(1)[0][0] for word in dev.words]
     return np.array(predicted, dtype=train.labels.dtype)  # wide enough for the longest label of training
@@ -176,10 +175,7 @@ def nearest_sense(train: Examples, dev: Examples, layer: int) -> np.ndarray:
 
 def _positions(words: np.ndarray) -> dict[str, list[int]]:
     """Map each word to its positions."""
-    positions = defaultdict(list)
-    for position, word in enumerate(words.tolist()):
-        positions[word].append(position)
-    return positions
+    return map_reduce(range(len(words)), words.tolist().__getitem__)
 
 
 def _read(path: FilePath, reader: ColumnTagsReader, none: str = "") -> list[LabelledSentence]:

@@ -13,8 +13,6 @@ from sklearn.decomposition import PCA
 from elmo_plugin.analysis.figure_page import WIDTH, Section, add_legend, page_files, styled
 from elmo_plugin.analysis.nearest_contexts import Found, Query, Uses
 
-TURNS = 20
-"""The labels take turns with a part of their dots, so that the dots of none hide those of another."""
 SAME_PLACE = 0.012
 """How near dots in the same place are, as a part of the plot."""
 Senses = Mapping[tuple[int, int], str]
@@ -82,13 +80,11 @@ def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int],
     axis = figure.subplots()
     counts = Counter(labels)
     ordered = [label for label in order if label in counts] or [label for label, _ in counts.most_common()]
-    for turn in range(TURNS):
-        for number, label in enumerate(ordered):
-            some = [point for point, each in zip(points, labels, strict=True) if each == label][turn::TURNS]
-            marker = "os^Dv"[number // 6 % 5]  # there are six colours
-            name = None if turn else f"{label} ({counts[label]})"
-            x, y = np.reshape(some, (-1, 2)).T
-            axis.scatter(x, y, s=14, alpha=0.7, color=f"C{number % 6}", marker=marker, label=name)
+    for number, label in enumerate(ordered):
+        x, y = np.array([point for point, each in zip(points, labels, strict=True) if each == label]).T
+        marker = "os^Dv"[number // 6 % 5]  # there are six colours
+        name = f"{label} ({counts[label]})"
+        axis.scatter(x, y, s=14, alpha=0.6, color=f"C{number % 6}", marker=marker, label=name)
     axis.plot(*query, color="black", ls="", marker="*", ms=12, label="the query")
     first, second = 100 * components.explained_variance_ratio_
     axis.set(
