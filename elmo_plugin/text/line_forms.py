@@ -28,7 +28,7 @@ WIDEST = 2000
 """Longer lines are counted as lines of this many characters."""
 
 WIDEST_WRAPPED = 300
-"""Wider lines are not wrapped: they are paragraphs, also where an encyclopedia's headings end without a mark."""
+"""Wider lines are paragraphs, unless many end inside a sentence: headings of an encyclopedia have no final mark."""
 
 WRAPPED, PARAGRAPHS, SENTENCES = FORMS = ("wrapped", "paragraphs", "sentences")
 CELLS = "cells"
@@ -113,10 +113,9 @@ class LineForm:
             and n["open within"] > 0.5 * n["within"] > 0.15 * n_lines
             and n["open blocks"] + self._is_open < 0.5 * (n["blocks"] + 1)
         )
-        if width <= WIDEST_WRAPPED and (
-            ends_with_blocks
-            or (continued > 0.09 and width >= 20)
-            or (n_open > 0.35 * n_lines and (is_even or breaks_sentences))
+        if (continued > 0.09 and width >= 20) or (
+            width <= WIDEST_WRAPPED
+            and (ends_with_blocks or (n_open > 0.35 * n_lines and (is_even or breaks_sentences)))
         ):
             return WRAPPED
         return PARAGRAPHS if n["inside"] > 0.15 * n_lines else SENTENCES
