@@ -56,6 +56,8 @@ from elmo_plugin.text.tables import (
     delimiter_hint,
     find_column,
     line_error,
+    lines_of,
+    names_need_header,
     plain_rows,
     quoted_rows,
 )
@@ -126,7 +128,9 @@ __all__ = [
     "is_open",
     "length_batches",
     "line_error",
+    "lines_of",
     "look_at",
+    "names_need_header",
     "plain_rows",
     "prepare_text",
     "quoted_rows",

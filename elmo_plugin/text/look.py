@@ -182,7 +182,8 @@ def look(lines: Sequence[str]) -> Look:
     for kind, pattern in MARKUP.items():
         if re.search(pattern, text, re.MULTILINE):
             return _json_lines(lines) if kind == JSON_LINES else Look(kind)
-    if HEADING.search(text) and MARK_OF_MARKDOWN.search(text):
+    headings = HEADING.findall(text)
+    if len(headings) > 1 or (headings and MARK_OF_MARKDOWN.search(text)):
         return Look(MARKDOWN)
     return _columns(lines) or _table(lines) or _plain(lines)
 
@@ -220,6 +221,8 @@ def _columns(lines: Sequence[str]) -> Optional[Look]:
     if len(rows) < 2 or len({*map(len, rows)}) > 1 or len(rows[0]) < 2:
         return None
     has_blanks = any(line.isspace() or line.startswith(DOCUMENT) for line in lines)
+    if any(row[-1] != "O" for row in rows) and all(SPAN_TAG.fullmatch(row[-1]) for row in rows):
+        return Look(COLUMNS, rows[0], text_column="2" if all(row[0].isdecimal() for row in rows) else "1")
     if not has_blanks and any("\t" not in line or " " in row[1] for line, row in zip(content, rows, strict=True)):
         return None
     numbers = [int(row[0]) for row in rows if row[0].isdecimal()]

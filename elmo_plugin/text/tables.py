@@ -4,12 +4,14 @@ import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike, fspath
+from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
+from allennlp.common.file_utils import cached_path
 
 from elmo_plugin.common import parse_json
-from elmo_plugin.text.look import A_TABLE, DELIMITERS, JSON_LINES, look_at, show_columns
+from elmo_plugin.text.look import A_TABLE, DELIMITERS, JSON_LINES, Use, look_at, show_columns
 from elmo_plugin.text.text_file import LONGEST_LINE, TextFile
 
 FilePath = Union[str, "PathLike[str]"]
@@ -108,6 +110,26 @@ class TextColumn(TextFile):
         """Yield the lines of all cells."""
         for row in TableReader(None, self._column)(self._file.lines(), self.name):
             yield from (f"{line}\n" for line in row.text.split("\n"))
+
+
+def lines_of(file_path: FilePath, use: Use) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file or URL, plain or compressed, with their line ends. See `TextFile.lines`.
+
+    Raises `ConfigurationError` for a kind of file that `use` does not take.
+    """
+    name = fspath(file_path)
+    yield from look_at(TextFile(Path(cached_path(file_path)), name).lines(), name, use)[1]
+
+
+def names_need_header(columns: Iterable[Optional[Column]], has_header: Optional[bool]) -> bool:
+    """Return whether the first row is a header: `has_header`, or true if a column is given by its name.
+
+    Raises `ConfigurationError` for a name with `has_header` false.
+    """
+    names = [column for column in columns if isinstance(column, str)]
+    if names and has_header is False:
+        raise ConfigurationError(f"'has_header': expected true for columns with names {names!r}, or numbers of columns")
+    return bool(names or has_header)
 
 
 def quoted_rows(lines: Iterable[str], name: str, delimiter: str, quote_char: str) -> Rows:

@@ -14,7 +14,6 @@ from allennlp.data.fields import MetadataField, SequenceLabelField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.common import at_least
-from elmo_plugin.models.readers.rows import lines_of, names_need_header
 from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, TARGETS, convert_tags, first_invalid_tag
 from elmo_plugin.text import (
     DOCUMENT,
@@ -26,6 +25,8 @@ from elmo_plugin.text import (
     delimiter_hint,
     find_column,
     line_error,
+    lines_of,
+    names_need_header,
     show_columns,
     split_tokens,
 )

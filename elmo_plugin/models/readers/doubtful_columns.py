@@ -12,7 +12,6 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
 
 from elmo_plugin.models.readers.column_tags import ColumnTagsReader, TaggedToken
-from elmo_plugin.models.readers.rows import lines_of
 from elmo_plugin.models.readers.text_classification_csv import LabelledText, TextClassificationCsvReader
 from elmo_plugin.models.spans import SCHEMES, TAGS_TO_SPANS, first_invalid_tag
 from elmo_plugin.text import (
@@ -24,6 +23,7 @@ from elmo_plugin.text import (
     FilePath,
     is_header,
     line_error,
+    lines_of,
     show_columns,
 )
 

@@ -12,7 +12,6 @@ from allennlp.data.fields import LabelField, MetadataField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 
 from elmo_plugin.common import at_least
-from elmo_plugin.models.readers.rows import lines_of, names_need_header
 from elmo_plugin.text import (
     LABELLED_TEXTS,
     Column,
@@ -22,6 +21,8 @@ from elmo_plugin.text import (
     delimiter_hint,
     find_column,
     line_error,
+    lines_of,
+    names_need_header,
     plain_rows,
     quoted_rows,
     show_columns,
