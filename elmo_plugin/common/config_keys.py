@@ -121,19 +121,21 @@ def check_config(value: Any, annotation: Any = None, path: str = "") -> None:
         constructor, block = named or constructor, {key: each for key, each in block.items() if key != "type"}
     if getattr(getattr(cls, "from_params", None), "__func__", None) is FromParams.__dict__["from_params"].__func__:
         params = Params(dict(block), f"{path}." if path else "")
-        check_keys(cls, getattr(cls, constructor), params, GIVEN if path else ())
-        parameters = infer_params(cls, getattr(cls, constructor))
+        parameters = check_keys(cls, getattr(cls, constructor), params, GIVEN if path else ())
         for key, each in block.items():
             if key in parameters:
                 check_config(each, parameters[key].annotation, params.history + key)
 
 
-def check_keys(cls: type, constructor: Callable[..., Any], params: Params, supplied: Collection[str] = ()) -> None:
+def check_keys(
+    cls: type, constructor: Callable[..., Any], params: Params, supplied: Collection[str] = ()
+) -> dict[str, inspect.Parameter]:
     """Check the keys and the values of a block of a config against the signature of the constructor that will get them.
 
     `FromParams` passes null to any parameter, turns true into a number and a string into a list, and does not say where
     in the config a wrong value is. Raises `ConfigurationError` with the path of the key. For a key that the constructor
-    does not have, it lists those that exist, without those in `supplied`, which AllenNLP passes.
+    does not have, it lists those that exist, without those in `supplied`, which AllenNLP passes. Returns the parameters
+    of the constructor.
     """
     parameters = infer_params(cls, constructor)
     root = cls.__module__.partition(".")[0]
@@ -155,6 +157,7 @@ def check_keys(cls: type, constructor: Callable[..., Any], params: Params, suppl
             component: Any = _component(annotation)
             if isinstance(value, str) and component is not None and "." not in value:  # with a dot: an import path
                 check_name(place, value, component)
+    return named
 
 
 def check_name(place: str, name: Optional[str], kind: type[Registrable]) -> None:

@@ -31,7 +31,11 @@ def read_config(original: Function, cls: type[Params], path: Any, *args: Any, **
     name = str(path)
     if not Path(name).exists():
         path = find_config(name) or path
-    kinds = {"a folder": Path.is_dir, "YAML": lambda file: file.suffix in (".yaml", ".yml"), "an archive": _is_archive}
+    kinds = {
+        "a folder": Path.is_dir,
+        "YAML": lambda file: file.suffix in (".yaml", ".yml"),
+        "an archive": lambda file: file.is_file() and tarfile.is_tarfile(file),
+    }
     if got := next((kind for kind, is_that in kinds.items() if Path(name).exists() and is_that(Path(name))), None):
         raise ConfigurationError(f"'{name}': expected a config, got {got}; a config is a file of JSON or jsonnet")
     params: Params = original(cls, path, *args, **kwargs)
@@ -39,10 +43,6 @@ def read_config(original: Function, cls: type[Params], path: Any, *args: Any, **
         got = json.dumps(params.params)
         raise ConfigurationError(f"'{name}': the config: expected an object {{ … }}, got {got:.80}")
     return params
-
-
-def _is_archive(file: Path) -> bool:
-    return file.is_file() and tarfile.is_tarfile(file)
 
 
 def find_config(name: str) -> Optional[Path]:
