@@ -26,8 +26,6 @@ FEWEST_HEADS = 3
 """How often a line interrupts a sentence or stands beside a page number before it is a running head."""
 LINES_OF_A_PAGE = 10
 """The least distance between two heads that have no page number."""
-MOST_HEADS = 100_000
-"""Different short lines of a file that are counted; the rare ones are forgotten."""
 NOTHING, BLANK, PAGE = range(3)
 """What comes before a line: another one, a blank line, or the end of a page."""
 PAGE_NUMBERS, HEADS, FRAMES = "page numbers", "running heads", "lines of Project Gutenberg's header and licence"
@@ -71,8 +69,6 @@ class Clutter:
                 self._frame_edges[-1] = self._n_lines + 1
                 self._mark_ends = 0
             self._add_line(text)
-        if len(self._heads) > MOST_HEADS:
-            self._heads = {head: places for head, places in self._heads.items() if len(places) > 1}
 
     def sort(self, lines: Iterable[str], drop: bool, found: dict[str, Counter[str]]) -> Iterator[str]:
         """Yield the lines of the file, only those that are text if `drop`, and count the others by their kinds."""
