@@ -24,14 +24,14 @@ from elmo_plugin.lstm import (
 from elmo_plugin.tensors import Prepared, linear, outside_of_graphs
 
 GATES_PER_BLOCK = 3 * 2**20
-"""Numbers that each direction computes together when it multiplies tokens by its input weights, without gradients.
+"""The numbers that each direction computes together when it multiplies tokens by its input weights, without gradients.
 
-That is 192 tokens at 4096 cells and 1,536 at 512, and 24 MB for both directions. From 32 MB on, `malloc` requests
-memory from the operating system each time, which takes longer than computing the numbers.
+Those of both directions take 24 MB. From 32 MB on, `malloc` requests memory from the operating system each time, which
+takes longer than computing the numbers.
 """
 TOKENS_PER_BLOCK_ON_GPU = 320
-"""Tokens that each direction multiplies together on a GPU. It would have to wait for `unique`, so repeated words are
-multiplied again.
+"""The tokens that each direction multiplies together on a GPU, repeated words too: the GPU would have to wait for
+`unique`.
 """
 
 

@@ -155,6 +155,8 @@ def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
     mean: Optional[LstmState] = None
     sentences = 0
     for ids in batches:
+        if not len(ids):
+            continue
         start = None if mean is None else LstmState(*(part.expand(-1, -1, ids.size(0), -1) for part in mean))
         ended = [part.mean(dim=2, keepdim=True) for part in bilm(ids, start).state]  # (n_layers, 2, 1, ·)
         sentences += ids.size(0)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 WORDS_AT_ONCE = 256
-"""Words encoded at once, which bounds memory: at the original size a word's convolutions take 0.1 to 0.4 MB."""
+"""The number of words that are encoded at once, which bounds the memory of their convolutions."""
 WORDS_AT_ONCE_ON_GPU = 4096
-"""The same on a GPU, which is faster with few large operations."""
+"""The same on a GPU, which is faster with fewer and larger operations."""
 
 MULTIPLIER = 6364136223846793005
 """The base of the polynomial that hashes a word: the multiplier of Knuth's 64-bit random generator MMIX."""
@@ -21,7 +21,7 @@ MULTIPLIER = 6364136223846793005
 IDS = "the ids of ELMo's tokens"
 """What errors call the ids of a batch."""
 FEWEST_WORDS = 16
-"""Fewer words are padded to this number, because a CPU multiplies fewer rows by routines with other rounding errors."""
+"""The number to which fewer words are padded: a CPU multiplies fewer rows by routines with other rounding errors."""
 
 
 class TokenTable(NamedTuple):

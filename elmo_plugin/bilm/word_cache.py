@@ -11,7 +11,7 @@ from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenTable
 from elmo_plugin.tensors import Versions, product_type
 
 CAPACITY = 32768
-"""The largest number of words, 64 MB at the original size. A full cache is cleared; frequent words soon return."""
+"""The largest number of words. A full cache is cleared; frequent words soon return."""
 
 
 class WordCache:

@@ -19,7 +19,7 @@ APART = 2**22
 """The numbers of a recurrent weight, 16 MiB in float32, from which one direction is read after the other: a cache that
 does not hold the weights of both may hold those of one."""
 MINUS_TWO = torch.tensor(-2.0)
-"""A tensor: with a number, PyTorch needs twice the time for a few values."""
+"""A tensor: with a number, PyTorch needs more time for a few values."""
 
 sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 

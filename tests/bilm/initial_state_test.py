@@ -83,6 +83,11 @@ def test_warming_up_takes_the_mean_over_all_sentences(bilm: BiLM) -> None:
     assert not found.cell.requires_grad
 
 
+def test_a_batch_without_sentences_changes_no_mean(bilm: BiLM) -> None:
+    ids, empty = batch_to_ids(SENTENCES), batch_to_ids(SENTENCES)[:0]
+    torch.testing.assert_close(warm_up(bilm, [empty, ids, empty]), warm_up(bilm, [ids]), rtol=0, atol=0)
+
+
 def test_warming_up_without_sentences_is_rejected(bilm: BiLM) -> None:
     with pytest.raises(ConfigurationError, match="at least one sentence"):
         warm_up(bilm, [])
