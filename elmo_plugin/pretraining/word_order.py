@@ -42,7 +42,6 @@ class WordOrder:
     def __init__(self, vocab: Vocabulary) -> None:
         self._vocab = vocab
         self._counts = torch.zeros(vocab.get_vocab_size() - 1, dtype=torch.long)  # (V,)
-        self._n_words = 0
         self._is_judged = False
 
     def add(self, rows: Tensor, softmax: str) -> None:
@@ -50,18 +49,17 @@ class WordOrder:
         if self._is_judged:
             return
         rows = rows.cpu()
-        rows = rows[rows >= len(MARKS)]
-        self._n_words += len(rows)
-        self._counts += rows.bincount(minlength=len(self._counts))
-        if self._n_words >= WORDS:
+        self._counts += rows[rows >= len(MARKS)].bincount(minlength=len(self._counts))
+        if self._counts.sum() >= WORDS:
             self.judge(softmax)
 
     def judge(self, softmax: str) -> None:
         """Log a warning that names the softmax if the rows of the words so far do not fit, or nothing."""
-        if self._is_judged or self._n_words < FEW_WORDS:
+        n_words = int(self._counts.sum())
+        if self._is_judged or n_words < FEW_WORDS:
             return
         self._is_judged = True
-        if share_lost(self._counts) > (LOST if self._n_words >= WORDS else LOST_OF_FEW):
+        if share_lost(self._counts) > (LOST if n_words >= WORDS else LOST_OF_FEW):
             row = int(self._counts.argmax())
             logger.warning(MESSAGE, row + 1, self._vocab.get_token_from_index(row + 1), softmax, ", ".join(MARKS))
 

@@ -1,6 +1,7 @@
 """Two processes together read, learn and report the same as one process with twice the streams."""
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -113,3 +114,22 @@ def test_allennlp_trains_in_two_processes_what_it_trains_in_one(tmp_path: Path) 
     reported = ["validation_perplexity", "validation_forward_perplexity", "validation_backward_perplexity"]
     for name in (*reported, "validation_oov_rate", "validation_n_tokens", "training_loss"):
         assert metrics[name] == pytest.approx(wanted[name], rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("softmax", SOFTMAXES)
+@pytest.mark.parametrize("keys", [BATCHES, HALF], ids=["sentence_batches", "unrolled_streams"])
+def test_a_process_that_has_nothing_left_to_read_trains_on(keys: Config, softmax: str, tmp_path: Path) -> None:
+    """A sentence is all that two processes have, so in every batch one of them has none."""
+    path = write_shards(tmp_path, ["the fog"])
+    config = three_epochs(path, keys)
+    config["model"]["softmax"] = SOFTMAXES[softmax]
+    config["trainer"]["learning_rate_scheduler"]["warmup_steps"] = 0.4
+    config["vocabulary"] = {"type": "bilm-tf", "file": str(tmp_path / "words")}
+    (tmp_path / "words").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    train.train_model(Params(deepcopy(config)), str(tmp_path / "alone"))
+    with patch.object(train.mp, "spawn", start_processes):
+        both = {**config, "distributed": {"cuda_devices": [-1, -1]}}
+        train.train_model(Params(both), str(tmp_path / "both"), include_package=["elmo_plugin"])
+    alone, found = (torch.load(tmp_path / name / "best.th") for name in ("alone", "both"))
+    torch.testing.assert_close(found, alone, atol=1e-5, rtol=0)
