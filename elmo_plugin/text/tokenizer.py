@@ -114,7 +114,12 @@ class SpacyBlankTokenizer(Tokenizer):
         for piece in (IDEOGRAPHS if self._language == "zh" else OTHER_MARKS).split(text):
             cuts = sorted({found.end() for pattern in self._cuts for found in pattern.finditer(piece)})
             if cuts:
-                _say_that_runs_are_cut()
+                logger.warning_once(  # type: ignore[attr-defined]
+                    "a text has more than %d characters, or %d marks, without white space: it is cut there, so that no "
+                    "text takes long to split. This is said only once",
+                    LONGEST_RUN,
+                    LONGEST_RUN_OF_MARKS,
+                )
             yield from ((start + begin, piece[begin:end]) for begin, end in pairwise([0, *cuts, len(piece)]))
             start += len(piece)
 
@@ -127,16 +132,6 @@ class SpacyBlankTokenizer(Tokenizer):
         has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Japanese, for example, has none
         self._cuts = PARTS_OF_A_RUN if has_rules else []
         self._stop_words = pipeline.Defaults.stop_words
-
-
-@cache
-def _say_that_runs_are_cut() -> None:
-    logger.warning(
-        "a text has more than %d characters, or %d marks, without white space: it is cut there, so that no text takes "
-        "long to split. This is said only once",
-        LONGEST_RUN,
-        LONGEST_RUN_OF_MARKS,
-    )
 
 
 @Tokenizer.register("ascii_spaces")

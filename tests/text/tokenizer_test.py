@@ -9,11 +9,11 @@ from allennlp.data import Tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elmo_plugin.text import tokenizer as tokenizer_module
 from elmo_plugin.text.tokenizer import (
     LONGEST_RUN,
     LONGEST_RUN_OF_MARKS,
     SpacyBlankTokenizer,
-    _say_that_runs_are_cut,
 )
 
 ENGLISH = SpacyBlankTokenizer()
@@ -83,12 +83,14 @@ def test_long_runs_of_characters_and_of_marks_are_cut_before_spacy_sees_them() -
 @pytest.mark.parametrize(
     ("language", "affix"), [("en", "'s"), ("id", "-ku"), ("ms", "RM"), ("el", "9mg"), ("xx", "http://a.b/")]
 )
-def test_no_language_searches_a_long_run(language: str, affix: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_language_searches_a_long_run(
+    language: str, affix: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """spaCy takes off one affix after the other, and each time searches what is left; what is cut is said once."""
     tokenizer, seen = SpacyBlankTokenizer(language), list[str]()
     split = tokenizer._split
     tokenizer._split = lambda text: seen.append(text) or split(text)  # type: ignore[assignment, func-returns-value]
-    _say_that_runs_are_cut.cache_clear()
+    monkeypatch.setattr(tokenizer_module.logger, "_seen_msgs", set())
     text = f"a{500 * affix}"
     for _ in range(2):
         assert "".join(texts(tokenizer, text)) == text
