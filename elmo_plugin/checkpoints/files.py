@@ -63,13 +63,6 @@ def plain_location(location: Location) -> str:
     return unquote(path) if is_file_url and not exists(path) else path
 
 
-def hub_file(name: str) -> Path:
-    """Return the local path of what `hf://…` names."""
-    from cached_path import cached_path  # imports the clients of clouds, which take a third as long as PyTorch
-
-    return cached_path(name)
-
-
 def local_file(location: Location, key: str) -> Path:
     """Return the local path of a file or folder. A URL, or a repository of the Hugging Face Hub, is downloaded.
 
@@ -80,7 +73,12 @@ def local_file(location: Location, key: str) -> Path:
     try:
         # The Hub's files are kept in the Hub's own cache, which `hf download` uses too, and not in AllenNLP's.
         # A local path needs no cache, whose folder cannot be made in a home that is read-only.
-        path = hub_file(name) if name.startswith(HUB) else Path(name if exists(name) else cached_path(name))
+        if name.startswith(HUB):
+            from cached_path import cached_path as of_hub  # imports the clients of clouds, a third of PyTorch's time
+
+            path = of_hub(name)
+        else:
+            path = Path(name if exists(name) else cached_path(name))
     except Exception as error:  # each kind of URL is downloaded with another library, which has errors of its own
         why = "there is no such file" if str(error) == name else " ".join(str(error).split())
         why = unfinished_run(name) or why

@@ -42,7 +42,7 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
     unfinished_run,
 )
-from elmo_plugin.checkpoints.native import Native
+from elmo_plugin.checkpoints.native import SUFFIX, Native
 from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
 from elmo_plugin.checkpoints.weight_map import unread_error
 from elmo_plugin.common import check_value, printable, with_memory, without_memory
@@ -303,22 +303,22 @@ def _opened(location: Location, has_options: bool = False) -> Iterator[tuple[Che
     """
     name, key = plain_location(location), "'weight_file': " if has_options else ""
     try:
-        if is_missing(name):
+        if (folder := bundled_folder(name)) is not None:
+            yield Native(), next(folder.glob(f"*{SUFFIX}"))
+        elif is_missing(name):
             bundled = (
                 f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
             )
             why = unfinished_run(name) or f"there is no such file or folder{bundled}"
             raise ConfigurationError(f"{key}'{name}' holds no biLM: {why}")
-        if (bundled_place := bundled_folder(name)) is not None:
-            yield Native(), bundled_place
         elif (form := _format_of(name, name)) is not None:
             yield form, name
         else:
             path = local_file(name, "pretrained")
             kind = file_kind(path)
             if kind is FileKind.GZIP or (kind is FileKind.ZIP and not name.endswith(STATE_DICTS)):
-                with unpacked(path, name) as folder:
-                    yield _format_in(folder, name)
+                with unpacked(path, name) as inside:
+                    yield _format_in(inside, name)
             else:
                 yield (BilmTf(), name) if has_options and kind is not FileKind.FOLDER else _format_in(path, name)
     except ConfigurationError as error:

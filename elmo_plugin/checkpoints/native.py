@@ -31,6 +31,8 @@ STORED_TYPES = ("F32", "F16", "BF16", "F64", "I64", "I32", "I16", "I8", "U8")
 """The types of numbers that a file may hold, by the names of safetensors."""
 TEXTS = {"options", "softmax", "vocabulary"}
 """The metadata keys that have check sums."""
+MOST_OF_CARD = 2**16
+"""The characters of a model card that are searched for its language, which stands at its top."""
 MOST_DIMENSIONS = 8
 """The most dimensions of a tensor. PyTorch takes seconds for one of many thousand, even if it is empty."""
 
@@ -194,7 +196,10 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> tuple[Checkpoint, di
 def _language_on_card(path: Path) -> Optional[str]:
     """Return the language that the model card beside a file names, as on the Hugging Face Hub, or `None`."""
     card = path.with_name("README.md")
-    found = LANGUAGE.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
+    if not card.is_file():
+        return None
+    with card.open(encoding="utf-8", errors="replace") as file:
+        found = LANGUAGE.search(file.read(MOST_OF_CARD))
     return found and found[1]
 
 
