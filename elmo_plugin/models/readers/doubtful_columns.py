@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from os import PathLike, fspath
 from typing import Any
 
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader
+from more_itertools import unique_everseen
 
 from elmo_plugin.models.readers.column_tags import ColumnTagsReader, TaggedToken
 from elmo_plugin.models.readers.text_classification_csv import LabelledText, TextClassificationCsvReader
@@ -51,9 +52,11 @@ def doubtful_columns(config: Mapping[str, Any]) -> Iterator[str]:
     """
     model = config.get("model")
     is_scored = not isinstance(model, Mapping) or model.get("label_encoding") is not None
-    for part in ("train", "validation", "test"):
-        own = config.get("validation_dataset_reader") if part != "train" else None
-        yield from _of_reader(own or config.get("dataset_reader"), config.get(f"{part}_data_path"), is_scored)
+    reader = config.get("dataset_reader")
+    other = config.get("validation_dataset_reader") or reader
+    readers = {"train": reader, "validation": other, "test": other}
+    found = (_of_reader(keys, config.get(f"{part}_data_path"), is_scored) for part, keys in readers.items())
+    yield from unique_everseen(chain.from_iterable(found))
 
 
 def _of_reader(keys: Any, path: Any, is_scored: bool) -> Iterator[str]:
