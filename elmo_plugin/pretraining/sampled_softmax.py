@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from elmo_plugin.common import at_least
@@ -157,10 +156,13 @@ class SampledCrossEntropy(torch.autograd.Function):
         return total - right
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_loss: Tensor) -> tuple[Optional[Tensor], ...]:
         """Return the gradients of `right`, `drawn` and `offset`: the probabilities, less 1 for the target."""
         right, drawn, offset, *places, total = ctx.saved_tensors
+        if torch.is_grad_enabled():  # second derivatives: by torch's operators, which can be differentiated again
+            scores = torch.cat([right.unsqueeze(1), _without_targets(drawn, offset, *places)], dim=1)  # (N, 1 + K)
+            d_right, of_sample = (scores.softmax(dim=1) * d_loss.unsqueeze(1)).tensor_split([1], dim=1)
+            return d_right.squeeze(1) - d_loss, of_sample.to(drawn.dtype), of_sample.sum(dim=0), None, None
         d_drawn, d_offset = torch.empty_like(drawn), torch.zeros_like(offset)
         for some, *where, log_sum, factor, d_some in _blocks(ctx.block, drawn, *places, total, d_loss, d_drawn):
             scores = _without_targets(some, offset, *where)  # (block, K)

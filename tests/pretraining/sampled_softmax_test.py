@@ -83,7 +83,7 @@ def test_the_derivatives_are_those_of_finite_differences() -> None:
         losses: Tensor = sampled_softmax.SampledCrossEntropy.apply(*scores, targets, rows)
         return losses
 
-    assert torch.autograd.gradcheck(loss, inputs)
+    assert torch.autograd.gradcheck(loss, inputs) and torch.autograd.gradgradcheck(loss, inputs)
 
 
 def test_in_evaluation_the_loss_is_that_of_the_full_softmax_and_nothing_is_drawn() -> None:
