@@ -418,6 +418,8 @@ def build_part(key: str, kind: Any, part: Union[str, Lazy[Part]], **sizes: int) 
         lazy: Lazy[Part] = Lazy(kind.by_name(part)) if isinstance(part, str) else part
         return lazy.construct(**sizes)
     except ConfigurationError as error:
+        if f"'{key}." in str(error):  # a part that a config describes names its own keys
+            raise
         raise ConfigurationError(f"'{key}': {error}") from error
 
 
