@@ -269,8 +269,8 @@ def forward_steps(
     for step in range(n_steps):
         active = tl.load(sizes + step)
         n_row_tiles = (active + ROWS - 1) // ROWS
-        for tile in range(program, DIRECTIONS * tl.cdiv(H, CELLS) * n_row_tiles, programs):
-            row, _, column, direction = _place(tile, n_row_tiles, 1, tl.cdiv(H, CELLS), ROWS, CELLS)
+        for tile in range(program, DIRECTIONS * _count(H, CELLS) * n_row_tiles, programs):
+            row, _, column, direction = _place(tile, n_row_tiles, 1, _count(H, CELLS), ROWS, CELLS)
             h = operand + (direction * batch + row[:, None]) * P
             weight = recurrent + direction * recurrent_stride + column[:, None] * P
             token = direction * tokens + begin + row[:, None]  # (ROWS, 1)
@@ -281,8 +281,8 @@ def forward_steps(
                 i, f, g, o, token, now, to, row, column, active, gates, activations, cells, KEEP, CELL_CLIP, H
             )
         arrived = _wait_for_all(arrivals, arrived, programs)
-        for tile in range(program, DIRECTIONS * tl.cdiv(P, OUTPUTS) * PARTS * n_row_tiles, programs):
-            row, part, column, direction = _place(tile, n_row_tiles, PARTS, tl.cdiv(P, OUTPUTS), ROWS, OUTPUTS)
+        for tile in range(program, DIRECTIONS * _count(P, OUTPUTS) * PARTS * n_row_tiles, programs):
+            row, part, column, direction = _place(tile, n_row_tiles, PARTS, _count(P, OUTPUTS), ROWS, OUTPUTS)
             x_row = cell_output + (direction * most + row[:, None]) * H
             weight = projection + direction * projection_stride + column[:, None] * H
             part_depth: tl.constexpr = ((H + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
@@ -435,8 +435,8 @@ def backward_steps(
             d_h = _stop_at_clip(d_h, tl.load(outputs + token, mask=here, other=0.0), OUTPUT_CLIP)
             tl.store(d_raw + token, d_h, mask=here)
         arrived = _wait_for_all(arrivals, arrived, programs)
-        for tile in range(program, DIRECTIONS * tl.cdiv(H, CELLS) * n_row_tiles, programs):
-            row, _, column, direction = _place(tile, n_row_tiles, 1, tl.cdiv(H, CELLS), ROWS, CELLS)
+        for tile in range(program, DIRECTIONS * _count(H, CELLS) * n_row_tiles, programs):
+            row, _, column, direction = _place(tile, n_row_tiles, 1, _count(H, CELLS), ROWS, CELLS)
             token = direction * tokens + begin + row[:, None]  # (ROWS, 1)
             weight = projection + direction * projection_stride + column[None, :]
             d_h = tl.full((ROWS, CELLS), 0.0, tl.float32)
@@ -457,8 +457,8 @@ def backward_steps(
                 d_h, before, d_cell + sentence, token, column, here, activations, cells, d_gates, CELL_CLIP, H
             )
         arrived = _wait_for_all(arrivals, arrived, programs)
-        for tile in range(program, DIRECTIONS * tl.cdiv(P, OUTPUTS) * PARTS * n_row_tiles, programs):
-            row, part, column, direction = _place(tile, n_row_tiles, PARTS, tl.cdiv(P, OUTPUTS), ROWS, OUTPUTS)
+        for tile in range(program, DIRECTIONS * _count(P, OUTPUTS) * PARTS * n_row_tiles, programs):
+            row, part, column, direction = _place(tile, n_row_tiles, PARTS, _count(P, OUTPUTS), ROWS, OUTPUTS)
             x_row = d_gates + (direction * tokens + begin + row[:, None]) * (4 * H)
             weight = recurrent + direction * recurrent_stride + column[None, :]
             part_depth: tl.constexpr = ((4 * H + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
@@ -508,6 +508,12 @@ def _backward_cells(
     tl.store(d_gates + quarter + 2 * H, d_c * i * (1 - g * g), mask=here)
     tl.store(d_gates + quarter + 3 * H, d_h * tanh_c * o * (1 - o), mask=here)
     tl.store(d_now, d_c * f, mask=here)
+
+
+@triton.jit
+def _count(SIZE: tl.constexpr, TILE: tl.constexpr) -> tl.constexpr:
+    """Return the number of tiles that cover a size. The interpreter cannot call a `tl.cdiv` that was compiled."""
+    return (SIZE + TILE - 1) // TILE
 
 
 @triton.jit
