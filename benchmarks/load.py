@@ -154,7 +154,7 @@ class CountTokens(TrainerCallback):
         """Count the words of a training batch."""
         for batch in batch_inputs if is_training else []:
             words = int((batch["tokens"]["words"]["tokens"] > 0).sum())
-            CountTokens.passes[trainer.data_loader.position()["epoch"]] += words
+            CountTokens.passes[trainer.data_loader.state_dict()["place"][0]] += words
             CountTokens.meter.add(words)
 
 

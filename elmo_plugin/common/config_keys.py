@@ -24,7 +24,7 @@ CHECKED = (PACKAGE, "allennlp", "allennlp_models")
 """The packages whose constructors take no other keys than those that they name, also if they have `**kwargs`."""
 MOST = 2**63 - 1
 """The largest integer that torch accepts."""
-MOST_NAMES = 12
+MOST_NAMES = 8
 """A longer list of names is left out where one of them is meant."""
 
 NAMING = ("type", "dataset_reader", "validation_dataset_reader", "tokenizer", "checkpointer", "callbacks")

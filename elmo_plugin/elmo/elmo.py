@@ -451,10 +451,10 @@ def merge_batch_dimensions(ids: Tensor, input_dims: int) -> tuple[Tensor, torch.
     if ids.dim() < input_dims and not ids.numel():
         ids = ids.unsqueeze(-1)  # AllenNLP's indexer gives a batch of empty sentences no C
     if ids.dim() < input_dims:
-        expected = "'elmo_characters', with ids (B, T, C)" if input_dims > 2 else "'single_id', with ids (B, T)"
+        indexer, shape = ("elmo_characters", "(B, T, C)") if input_dims > 2 else ("single_id", "(B, T)")
         raise ConfigurationError(
-            f"ELMo's token indexer: expected {expected}, or the indexer of its biLM, got ids of shape "
-            f"{tuple(ids.shape)}"
+            f"ELMo's token indexer: expected '{indexer}', or the indexer of its biLM, with ids {shape}, got ids of "
+            f"shape {tuple(ids.shape)}"
         )
     if ids.numel() and (ids.is_floating_point() or ids.dtype == torch.bool):
         raise ConfigurationError(f"ELMo's token indexer: expected ids that are integers, got {ids.dtype}")

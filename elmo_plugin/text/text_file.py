@@ -128,10 +128,11 @@ class TextFile:
         """
         for number, encoded in enumerate(self._encoded_lines(), 1):
             line = encoded.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+            expected = "UTF-8 text"
             if "\r" in line.rstrip("\r\n"):
                 got = r"line ends of old Macs (\r); convert them with tr '\r' '\n' < FILE > NEW"
             elif len(encoded) > LONGEST_LINE:
-                got = f"more than {LONGEST_LINE:,} bytes"
+                expected, got = f"at most {LONGEST_LINE:,} bytes", "more"
             elif "\0" in line:
                 got = "a NUL character; if the text is in UTF-16, convert it with iconv -f UTF-16 -t UTF-8"
             elif not line.isascii() and (other := NO_UTF_8.search(line)):
@@ -142,7 +143,7 @@ class TextFile:
             else:
                 yield line
                 continue
-            raise ConfigurationError(f"{self.name}, line {number}: expected UTF-8 text, got {got}")
+            raise ConfigurationError(f"{self.name}, line {number}: expected {expected}, got {got}")
 
     def share_read(self) -> Optional[float]:
         """Return which fraction of the file on disk has been read, or `None` if its length is unknown."""
