@@ -35,7 +35,7 @@ from elmo_plugin.pretraining import load_language_model, sentence_log_probabilit
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax
 from tests.checkpoint_oracles import LEXICON, WORDS, language_model_archive, language_model_run, pretrained
 from tests.fuzz.attacks import ATTACKS, SECRET
-from tests.fuzz.engine import Run, Target
+from tests.fuzz.engine import Result, Run, Target, fuzz
 from tests.fuzz.mutations import (
     Files,
     mutate,
@@ -377,3 +377,10 @@ TARGETS: dict[str, Target] = {
     "pickle": feed_pickle,
     **{f"reader-{name}": feed_reader(*keys) for name, keys in READERS.items()},
 }
+
+
+def fuzz_attack(name: str) -> Result:
+    """Feed an attack by its name, in a process that has imported what makes a cache folder at import."""
+    import torch._dynamo  # noqa: F401
+
+    return fuzz(TARGETS[f"attack-{name}"], 1, seed=0)
