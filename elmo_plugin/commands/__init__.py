@@ -18,7 +18,7 @@ from elmo_plugin.commands import (
 )
 
 COMMANDS = {
-    command.NAME: command.add_parser
+    command.__name__.rpartition(".")[2].replace("_", "-"): command
     for command in (
         check_data,
         convert_elmo,
@@ -31,6 +31,6 @@ COMMANDS = {
         serve_elmo,
     )
 }
-"""The function that adds each command to a parser."""
+"""The module of each command."""
 
 __all__ = ["COMMANDS"]

@@ -7,41 +7,36 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import Any
 
-Parsers: TypeAlias = "argparse._SubParsersAction[Any]"
-"""The commands of AllenNLP's parser, or of that in `command_line`."""
 MOST = 2**63 - 1
 """The largest integer that torch accepts."""
 
 
-def add_command(
-    parsers: Parsers,
-    name: str,
-    about: str,
-    usage: str,
-    example: str,
-    more: str,
-    run: Callable[[argparse.Namespace], None],
-) -> argparse.ArgumentParser:
-    """Add a command. Its help shows one line about it, a minimal example, its arguments, and then further examples.
+def add_command(parsers: Any, name: str, command: ModuleType) -> argparse.ArgumentParser:
+    """Add the command of a module: its `USAGE`, what `add_arguments` adds to its parser, and what `run` does with it.
 
-    `run` gets the parsed arguments. A `ConfigurationError` or an `OSError` from it ends the command with one line and
-    exit code 1, or with its traceback if `ALLENNLP_DEBUG` is set. Options reject an empty value, which an unset shell
-    variable gives, and huge numbers.
+    The docstring of the module is its help: a line about it, a minimal example and, after the arguments, further ones.
+
+    A `ConfigurationError`, an `ArgumentError` or an `OSError` from `run` ends the command with one line and exit code
+    1, or with its traceback if `ALLENNLP_DEBUG` is set. Options reject an empty value, which an unset shell variable
+    gives, and huge numbers.
     """
+    about, example, more = str(command.__doc__).split("\n\n", 2)
     parser: argparse.ArgumentParser = parsers.add_parser(
         name,
         help=about,
-        usage=f"%(prog)s {usage} [options]",
-        description=f"{about}\n\n  {example}",
+        usage=f"%(prog)s {command.USAGE} [options]",
+        description=f"{about}\n\n{example}",
         epilog=more,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.register("type", None, word)
     parser.register("type", Path, lambda text: Path(word(text)))
     parser.register("type", int, whole_number())
-    parser.set_defaults(func=partial(_run, name, run))
+    command.add_arguments(parser)
+    parser.set_defaults(func=partial(_run, name, command.run))
     return parser
 
 
@@ -66,7 +61,7 @@ def _run(name: str, run: Callable[[argparse.Namespace], None], args: argparse.Na
     logger.addHandler(printer)
     try:
         run(args)
-    except (ConfigurationError, OSError) as error:
+    except (ConfigurationError, argparse.ArgumentError, OSError) as error:
         if os.environ.get("ALLENNLP_DEBUG"):
             raise
         sys.exit(f"{name}: {error}")
@@ -101,7 +96,7 @@ def add_bilm(subparser: argparse.ArgumentParser) -> None:
     add_initial_state(subparser)
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
+def add_device(parser: argparse._ActionsContainer) -> None:
     """Add the device to compute on."""
     parser.add_argument(
         "--cuda-device", metavar="N", type=device, default=-1, help="the number of a GPU, -1 for the processor"

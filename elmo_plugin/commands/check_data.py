@@ -1,14 +1,7 @@
-"""The command `elmo-plugin check-data`: check the data of a config before training."""
+r"""Check the data of a config before training.
 
-import argparse
-import sys
+  elmo-plugin check-data config.jsonnet
 
-from elmo_plugin.commands.arguments import Parsers, add_command, count
-
-NAME = "check-data"
-ABOUT = "Check the data of a config before training."
-EXAMPLE = "elmo-plugin check-data config.jsonnet"
-MORE = """
 This prints a Markdown page with the size of each part of the data, and with
 each label and its count. It finds columns that look like others than the config
 says; labels that do not occur in train; texts that are repeated, empty, very
@@ -17,19 +10,23 @@ the model and runs it on two texts. The page ends with a list of what to do. The
 exit code is 1 if the config cannot train.
 
 Check another file, and only the first 1,000 texts of each part:
-  elmo-plugin check-data config.jsonnet --sentences 1000 \\
+  elmo-plugin check-data config.jsonnet --sentences 1000 \
       -o '{"train_data_path": "my.txt"}'
 """
 
+import argparse
+import sys
 
-def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
-    """Add the command and its arguments."""
-    subparser = add_command(parsers, NAME, ABOUT, "CONFIG", EXAMPLE, MORE, run)
-    add = subparser.add_argument
-    add("config", metavar="CONFIG", help="a config of `elmo-plugin train`")
-    add("-o", "--overrides", metavar="JSON", help="changes to the config, as in `elmo-plugin train`")
-    add("--sentences", metavar="N", type=count, help="read the first N texts of each part")
-    return subparser
+from elmo_plugin.commands.arguments import count
+
+USAGE = "CONFIG"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("config", metavar="CONFIG", help="a config of `elmo-plugin train`")
+    parser.add_argument("-o", "--overrides", metavar="JSON", help="changes to the config, as in `elmo-plugin train`")
+    parser.add_argument("--sentences", metavar="N", type=count, help="read the first N texts of each part")
 
 
 def run(args: argparse.Namespace) -> None:

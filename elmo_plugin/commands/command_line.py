@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo_plugin.commands import COMMANDS
+from elmo_plugin.commands.arguments import add_command
 
 OF_ALLENNLP = {
     "build-vocab": "Build a vocabulary from an experiment config file.",
@@ -77,7 +78,7 @@ def parsers(program: str) -> tuple[Parser, dict[str, argparse.ArgumentParser]]:
         if name in OF_ALLENNLP:
             commands.add_parser(name, help=OF_ALLENNLP[name])
         else:
-            ours[name] = COMMANDS[name](commands)
+            ours[name] = add_command(commands, name, COMMANDS[name])
             packages = "additional packages to include"  # as AllenNLP adds it to each command
             ours[name].add_argument("--include-package", type=str, action="append", default=[], help=packages)
     return whole, ours

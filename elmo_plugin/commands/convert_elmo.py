@@ -1,15 +1,7 @@
-"""The command `elmo-plugin convert-elmo`: convert a biLM from one format to another."""
+r"""Convert a biLM from one format to another.
 
-import argparse
-import shlex
-from pathlib import Path
+  elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm
 
-from elmo_plugin.commands.arguments import Parsers, add_command, output
-
-NAME = "convert-elmo"
-ABOUT = "Convert a biLM from one format to another."
-EXAMPLE = "elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm"
-MORE = """
 FROM may be in any format that elmo_plugin reads. TO is in one of these formats:
 
   bilm-tf  a folder with options.json and weights.hdf5, which every ELMo tool
@@ -21,7 +13,7 @@ FROM may be in any format that elmo_plugin reads. TO is in one of these formats:
            config.json and a model card
 
 Write one file of half the size, for a config with bilm: 'my_bilm.safetensors':
-  elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm.safetensors \\
+  elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm.safetensors \
       --dtype float16
 
 Convert the current state of a run that is still training:
@@ -31,7 +23,7 @@ Convert a published model of ELMoForManyLangs to one file:
   elmo-plugin convert-elmo 144.zip english.safetensors
 
 Publish a folder on the Hub, for configs with bilm: 'hf://USER/my_bilm':
-  elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm --to hub \\
+  elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm --to hub \
       --license cc-by-4.0
   hf upload USER/my_bilm my_bilm
 
@@ -40,41 +32,56 @@ initial_state: 'warm'. Other tools ignore it:
   elmo-plugin convert-elmo elmo_weights.hdf5 my_bilm --warm-on sentences.txt
 """
 
+import argparse
+import shlex
+from pathlib import Path
 
-def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
-    """Add the command and its arguments."""
-    subparser = add_command(parsers, NAME, ABOUT, "FROM TO", EXAMPLE, MORE, run)
-    add = subparser.add_argument
-    add(
+from elmo_plugin.commands.arguments import output
+
+USAGE = "FROM TO"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
         "source",
         metavar="FROM",
         help="a folder, weight file, zip file or model.tar.gz, by path, URL or bundled name",
     )
-    add("--options-file", metavar="FILE", help="bilm-tf's options.json, if that of FROM is elsewhere today")
-    add("target", metavar="TO", type=output, help="NAME.safetensors, or a folder to write into")
-    add(
+    parser.add_argument(
+        "--options-file", metavar="FILE", help="bilm-tf's options.json, if that of FROM is elsewhere today"
+    )
+    parser.add_argument("target", metavar="TO", type=output, help="NAME.safetensors, or a folder to write into")
+    parser.add_argument(
         "--to",
         metavar="FORMAT",
         help="native, bilm-tf or hub (default: native if TO ends with .safetensors, else bilm-tf)",
     )
-    add("--warm-on", type=Path, metavar="TEXT", help="add a warm state, computed on a text of tokenized sentences")
-    types = "the number type in a native or hub file; readers convert it back to float32"
-    add("--dtype", choices=["float32", "float16", "bfloat16"], default="float32", help=types)
-    add("--license", metavar="ID", help="the licence in the model card, such as apache-2.0 (default: unknown)")
-    add("--force", action="store_true", help="replace existing files at TO")
-    return subparser
+    parser.add_argument(
+        "--warm-on", type=Path, metavar="TEXT", help="add a warm state, computed on a text of tokenized sentences"
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "float16", "bfloat16"],
+        default="float32",
+        help="the number type in a native or hub file; readers convert it back to float32",
+    )
+    parser.add_argument(
+        "--license", metavar="ID", help="the licence in the model card, such as apache-2.0 (default: unknown)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace existing files at TO")
 
 
 def run(args: argparse.Namespace) -> None:
     """Convert a biLM and say what was written."""
-    from allennlp.common.checks import ConfigurationError
-
     from elmo_plugin.checkpoints import convert
     from elmo_plugin.commands.console import say_written
 
     target: Path = args.target
     if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
-        raise ConfigurationError(f"'{target}' exists already; name another target, or replace it with --force")
+        raise argparse.ArgumentError(
+            None, f"'{target}' exists already; name another target, or replace it with --force"
+        )
     checkpoint, left_out, files = convert(
         args.source, target, args.warm_on, args.to, args.dtype, args.license, args.options_file
     )

@@ -1,24 +1,7 @@
-"""The command `elmo-plugin embed-corpus`: embed a text and write the vectors to disk."""
+r"""Embed a text, one sentence per line, and write the vectors to disk.
 
-import argparse
-import inspect
-import json
-import shlex
-import sys
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+  elmo-plugin embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny
 
-from elmo_plugin.commands.arguments import Parsers, add_command, add_initial_state, count, device, output, word
-
-if TYPE_CHECKING:
-    from elmo_plugin.embedding import Corpus, Embedder, VectorFile
-
-NAME = "embed-corpus"
-ABOUT = "Embed a text, one sentence per line, and write the vectors to disk."
-EXAMPLE = "elmo-plugin embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny"
-MORE = """
 The ending of OUTPUT chooses the format:
 
   hdf5     a file with one dataset per line, whose key is the line's number from
@@ -34,15 +17,15 @@ with --pool they have no T. An empty line keeps its number: its T is 0, or with
 
 Read a column of a CSV or TSV file, or a key of JSON lines, and use ids instead
 of line numbers. A column is a number from 1 on, or a name in the first row:
-  elmo-plugin embed-corpus reviews.csv vectors.npz --bilm english-tiny --pool \\
+  elmo-plugin embed-corpus reviews.csv vectors.npz --bilm english-tiny --pool \
       --split spacy --id-column id --text-column review
 
 Read standard input, use a pair of bilm-tf files, and write 16-bit numbers:
-  zcat news.gz | elmo-plugin embed-corpus - news.hdf5 --half \\
+  zcat news.gz | elmo-plugin embed-corpus - news.hdf5 --half \
       --options-file options.json --weight-file weights.hdf5
 
 Use the mix that a tagger has learned, and write one vector per sentence:
-  elmo-plugin embed-corpus sentences.txt vectors.npz --pool \\
+  elmo-plugin embed-corpus sentences.txt vectors.npz --pool \
       --mix runs/demo/model.tar.gz
 
 Finished parts of the text are kept in OUTPUT.part. If a run is stopped, or the
@@ -58,85 +41,114 @@ thread of its own: OMP_NUM_THREADS and --processes limit them. They share the
 weights. A text of less than 65,536 characters has work for one process only.
 """
 
-SPLITS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank", "conll": "just_tabs"}
-"""The tokenizer for each value of --split. The name of the tokenizer is accepted, too."""
+import argparse
+import inspect
+import json
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from elmo_plugin.commands.arguments import add_device, add_initial_state, count, output, word
+
+USAGE = "INPUT [INPUT …] OUTPUT"
+TOKENIZERS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank", "conll": "just_tabs"}
+"""The tokenizer for each value of --split."""
+SPLITS = {"just_spaces": "space", "ascii_spaces": "space", "just_tabs": "tab", "spacy_blank": "spacy"}
+"""The value of --split for each name of a tokenizer, which is accepted, too."""
 ENDINGS = {"": "hdf5", ".h5": "hdf5"}
 """The formats of endings that are not themselves the name of a format."""
 
 
-def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
-    """Add the command and its arguments."""
-    subparser = add_command(parsers, NAME, ABOUT, "INPUT [INPUT …] OUTPUT", EXAMPLE, MORE, run)
-    add = subparser.add_argument
-    add("input", metavar="INPUT", type=Path, nargs="+", help="a text, plain, .gz, .xz or .bz2; - is stdin")
-    add("output", metavar="OUTPUT", type=output, help="a path that does not exist yet")
-    _add_bilm(subparser)
-    _add_output(subparser.add_argument_group("output").add_argument)
-    _add_work(subparser.add_argument_group("computation").add_argument)
-    return subparser
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "input", metavar="INPUT", type=Path, nargs="+", help="a text, plain, .gz, .xz or .bz2; - is stdin"
+    )
+    parser.add_argument("output", metavar="OUTPUT", type=output, help="a path that does not exist yet")
 
-
-def _add_bilm(subparser: argparse.ArgumentParser) -> None:
-    add = subparser.add_argument_group("layers").add_mutually_exclusive_group().add_argument
-    for names, explained in (
-        (["all"], "all layers, kept apart: (L, T, D) (default)"),
-        (["last", "top"], "the last (top) layer"),
-        (["average"], "the average of all layers"),
-        (["concatenate"], "all layers side by side: (T, L*D)"),
+    layers = parser.add_argument_group("layers").add_mutually_exclusive_group()
+    for options, explained in (
+        (["--all"], "all layers, kept apart: (L, T, D) (default)"),
+        (["--last", "--top"], "the last (top) layer"),
+        (["--average"], "the average of all layers"),
+        (["--concatenate"], "all layers side by side: (T, L*D)"),
     ):
-        options = [f"--{name}" for name in names]
-        add(*options, dest="layers", action="store_const", const=names[0], default="all", help=explained)
-    add("--layers", metavar="NAME", help="a registered mix, such as one of your own")
-    mix = "the biLM and the first mix of a trained model, NAME.tar.gz or the folder of its run, which is a program"
-    add("--mix", metavar="MODEL", help=mix)
-    group = subparser.add_argument_group("biLM; without these, the published original is downloaded once, 374 MB")
-    group.add_argument("--bilm", help="path or URL, in any format, or the name of a bundled biLM")
-    group.add_argument("--options-file", metavar="FILE", help="path or URL of bilm-tf's options.json")
-    group.add_argument("--weight-file", metavar="FILE", help="path or URL of bilm-tf's hdf5 file")
-    add_initial_state(group)
+        name = options[0].removeprefix("--")
+        layers.add_argument(*options, dest="layers", action="store_const", const=name, default="all", help=explained)
+    layers.add_argument("--layers", metavar="NAME", help="a registered mix, such as one of your own")
+    layers.add_argument(
+        "--mix",
+        metavar="MODEL",
+        help="the biLM and the first mix of a trained model, NAME.tar.gz or the folder of its run, which is a program",
+    )
 
+    bilm = parser.add_argument_group("biLM; without these, the published original is downloaded once, 374 MB")
+    bilm.add_argument("--bilm", help="path or URL, in any format, or the name of a bundled biLM")
+    bilm.add_argument("--options-file", metavar="FILE", help="path or URL of bilm-tf's options.json")
+    bilm.add_argument("--weight-file", metavar="FILE", help="path or URL of bilm-tf's hdf5 file")
+    add_initial_state(bilm)
 
-def _add_output(add: Callable[..., Any]) -> None:
-    formats = "default: by the ending of OUTPUT: .hdf5, .h5, .npz, .parquet, or no ending for hdf5"
-    add("--format", metavar="{hdf5,npz,parquet}", help=formats)
-    add("--pool", action="store_true", help="write one vector per sentence, the mean over its tokens")
-    add("--half", action="store_true", help="write 16-bit numbers instead of 32-bit ones")
-    add("--compress", action="store_true", help="compress: slower, and most useful with --half")
-    keys = "use sentences as keys of hdf5, with %%2F for /; a repeated sentence is stored once, an empty one never"
-    add("--use-sentence-keys", action="store_true", help=keys)
-    add("--forget-sentences", action="store_true", help="write hdf5 without `sentence_to_index`")
-    add("--vocab-path", metavar="PATH", help="ignored; the retired command wrote no vocabulary either")
+    written = parser.add_argument_group("output")
+    written.add_argument(
+        "--format",
+        metavar="{hdf5,npz,parquet}",
+        help="default: by the ending of OUTPUT: .hdf5, .h5, .npz, .parquet, or no ending for hdf5",
+    )
+    written.add_argument("--pool", action="store_true", help="write one vector per sentence, the mean over its tokens")
+    written.add_argument("--half", action="store_true", help="write 16-bit numbers instead of 32-bit ones")
+    written.add_argument("--compress", action="store_true", help="compress: slower, and most useful with --half")
+    written.add_argument(
+        "--use-sentence-keys",
+        action="store_true",
+        help="use sentences as keys of hdf5, with %%2F for /; a repeated sentence is stored once, an empty one never",
+    )
+    written.add_argument("--forget-sentences", action="store_true", help="write hdf5 without `sentence_to_index`")
+    written.add_argument("--vocab-path", metavar="PATH", help="ignored; the retired command wrote no vocabulary either")
 
-
-def _add_work(add: Callable[..., Any]) -> None:
-    splits = {"just_spaces": "space", **{SPLITS[split]: split for split in ("space", "tab", "spacy")}}
-    add(
+    work = parser.add_argument_group("computation")
+    work.add_argument(
         "--split",
         "--tokenizer",
-        type=lambda name: splits.get(word(name), name),
-        choices=list(SPLITS),
+        type=lambda name: SPLITS.get(word(name), name),
+        choices=list(TOKENIZERS),
         default="space",
         help="split into tokens at white space (default), at tabs, or by spaCy's rules for the language; or CoNLL-U",
     )
-    add("--id-column", metavar="COLUMN", help="use the ids in this column as keys")
-    add("--text-column", metavar="COLUMN", help="the column of the sentences in a table, or their key in JSON lines")
-    tokens = "the largest number of tokens in a batch, padding included (default: 4096)"
-    add("--tokens-per-batch", metavar="N", type=count, default=4096, help=tokens)
-    sentences = "the largest number of sentences in a batch (default: any)"
-    add("--batch-size", metavar="N", type=count, help=sentences)
-    precision = (
-        "the number type to compute in; int8 saves memory on an x86 processor, and time on one without bfloat16; auto "
-        "is bfloat16 if the device computes it natively (default: float32)"
+    work.add_argument("--id-column", metavar="COLUMN", help="use the ids in this column as keys")
+    work.add_argument(
+        "--text-column", metavar="COLUMN", help="the column of the sentences in a table, or their key in JSON lines"
     )
-    add("--precision", choices=["float32", "bfloat16", "int8", "auto"], default="float32", help=precision)
-    gpu = "the number of a GPU, -1 for the processor (default: -1)"
-    add("--cuda-device", metavar="N", type=device, help=gpu)
-    processes = (
-        "embed in N processes with one thread each (default: as many as PyTorch has threads, but not more than the "
-        "text has windows of up to 131,072 characters; one on a GPU)"
+    work.add_argument(
+        "--tokens-per-batch",
+        metavar="N",
+        type=count,
+        default=4096,
+        help="the largest number of tokens in a batch, padding included (default: 4096)",
     )
-    add("--processes", metavar="N", type=count, help=processes)
-    add("--file-friendly-logging", action="store_true", help="write each progress update on a new line")
+    work.add_argument(
+        "--batch-size",
+        metavar="N",
+        type=count,
+        help="the largest number of sentences in a batch (default: any)",
+    )
+    work.add_argument(
+        "--precision",
+        choices=["float32", "bfloat16", "int8", "auto"],
+        default="float32",
+        help="the number type to compute in; int8 saves memory on an x86 processor, and time on one without bfloat16; "
+        "auto is bfloat16 if the device computes it natively (default: float32)",
+    )
+    add_device(work)
+    work.add_argument(
+        "--processes",
+        metavar="N",
+        type=count,
+        help="embed in N processes with one thread each (default: as many as PyTorch has threads, but not more than "
+        "the text has windows of up to 131,072 characters; one on a GPU)",
+    )
+    work.add_argument("--file-friendly-logging", action="store_true", help="write each progress update on a new line")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -161,8 +173,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _embed(args: argparse.Namespace) -> None:
-    from allennlp.common.checks import ConfigurationError
-
     from elmo_plugin.bilm import language_of
     from elmo_plugin.commands.console import say_written
     from elmo_plugin.embedding import CorpusEmbedder, reject_existing
@@ -172,7 +182,9 @@ def _embed(args: argparse.Namespace) -> None:
     corpus = _corpus(args)
     # Paths are checked before anything is downloaded.
     if not args.output.parent.is_dir():
-        raise ConfigurationError(f"'{args.output}' cannot be written: make the folder '{args.output.parent}' first")
+        raise argparse.ArgumentError(
+            None, f"'{args.output}' cannot be written: make the folder '{args.output.parent}' first"
+        )
     reject_existing(args.output)
     if args.vocab_path:
         _say("--vocab-path is ignored: no vocabulary is written, as by the retired command")
@@ -188,47 +200,51 @@ def _embed(args: argparse.Namespace) -> None:
     say_written(args.output, what, then)
 
 
-def _corpus(args: argparse.Namespace) -> "Corpus":
-    from allennlp.common.checks import ConfigurationError
+def _corpus(args: argparse.Namespace) -> Any:
+    """Return the `Corpus` of sentences, or of the rows of a table."""
     from allennlp.data import Tokenizer
 
     from elmo_plugin.embedding import Corpus, TableReader, read_conll, read_lines
     from elmo_plugin.text import RAW_TO_EMBED, TABS_TO_EMBED, TO_EMBED
 
-    tokenizer = Tokenizer.by_name(SPLITS[args.split])()
+    if args.text_column and args.split in ("tab", "conll"):
+        raise argparse.ArgumentError(None, f"expected --text-column or --split {args.split}, got both")
     if args.id_column and not args.text_column:
-        raise ConfigurationError("--text-column: expected the column of the sentences beside --id-column, got none")
-    if not args.text_column:
-        uses = {"space": TO_EMBED, "tab": TABS_TO_EMBED, "spacy": RAW_TO_EMBED}
-        read_rows = read_conll if args.split == "conll" else partial(read_lines, use=uses[args.split])
-        return Corpus(args.input, tokenizer, read_rows)
-    if args.split in ("tab", "conll"):
-        raise ConfigurationError(f"expected --text-column or --split {args.split}, got both")
+        raise argparse.ArgumentError(
+            None, "--text-column: expected the column of the sentences beside --id-column, got none"
+        )
     if args.id_column and args.use_sentence_keys:
-        raise ConfigurationError("expected --id-column or --use-sentence-keys, got both")
-    return Corpus(args.input, tokenizer, TableReader(args.id_column, args.text_column))
+        raise argparse.ArgumentError(None, "expected --id-column or --use-sentence-keys, got both")
+    readers: dict[str, Any] = {
+        "space": partial(read_lines, use=TO_EMBED),
+        "tab": partial(read_lines, use=TABS_TO_EMBED),
+        "spacy": partial(read_lines, use=RAW_TO_EMBED),
+        "conll": read_conll,
+    }
+    read_rows = TableReader(args.id_column, args.text_column) if args.text_column else readers[args.split]
+    return Corpus(args.input, Tokenizer.by_name(TOKENIZERS[args.split])(), read_rows)
 
 
-def _file(args: argparse.Namespace) -> "VectorFile":
-    from allennlp.common.checks import ConfigurationError
-
+def _file(args: argparse.Namespace) -> Any:
+    """Return the `VectorFile` of the format that the arguments choose."""
     from elmo_plugin.embedding import VectorFile
 
     ending = args.output.suffix.lower()
     chosen = args.format or ENDINGS.get(ending, ending.removeprefix("."))
     if chosen not in VectorFile.list_available():
         known = ", ".join(VectorFile.list_available())
-        if args.format:
-            raise ConfigurationError(f"--format: expected one of {known}, got '{chosen}'")
-        raise ConfigurationError(
-            f"'{args.output}': expected a name that ends in .h5 or in the name of a format ({known}), or --format, got "
-            f"'{ending}'"
+        raise argparse.ArgumentError(
+            None,
+            f"'{args.output}': expected a name that ends in .h5 or in the name of a format ({known}), or one of them "
+            f"for --format, got '{chosen}'",
         )
     keys = {name: True for name in ("compress", "use_sentence_keys", "forget_sentences") if getattr(args, name)}
     kind = VectorFile.by_name(chosen)
     unknown = [f"--{name.replace('_', '-')}" for name in keys if name not in inspect.signature(kind).parameters]
     if unknown:
-        raise ConfigurationError(f"{' and '.join(unknown)}: expected a format that has it, such as hdf5, got {chosen}")
+        raise argparse.ArgumentError(
+            None, f"{' and '.join(unknown)}: expected a format that has it, such as hdf5, got {chosen}"
+        )
     return kind(**keys)
 
 
@@ -237,37 +253,29 @@ def _say(text: str) -> None:
     print(f"embed-corpus: {text}", file=sys.stderr)
 
 
-def _embedder(args: argparse.Namespace) -> "Embedder":
+def _embedder(args: argparse.Namespace) -> Any:
     """Load the biLM and the mix that the arguments name."""
-    from allennlp.common.checks import ConfigurationError
+    import torch
     from allennlp.common.file_utils import CACHE_DIRECTORY
 
     from elmo_plugin.checkpoints import PUBLISHED_WEIGHTS, bilm_keys
     from elmo_plugin.embedding import TRAINED, load, load_by_keys
 
-    device = _cuda_device(args)
+    if args.cuda_device == -1 and torch.cuda.is_available():
+        _say("computing on the processor; --cuda-device 0 uses the first GPU")
+    how = (args.precision, args.cuda_device, args.initial_state)
     if args.mix:
         if args.bilm or args.weight_file:
-            raise ConfigurationError(
+            raise argparse.ArgumentError(
+                None,
                 "--mix: expected the archive of a trained model and no other option that names the biLM, got "
-                f"{args.mix!r} and another one; the layers of a biLM are --last, --average, --concatenate or --all"
+                f"{args.mix!r} and another one; the layers of a biLM are --last, --average, --concatenate or --all",
             )
-        return load(args.mix, TRAINED, args.precision, device, args.initial_state, options_file=args.options_file)
+        return load(args.mix, TRAINED, *how, options_file=args.options_file)
     keys = bilm_keys(args.bilm, args.options_file, args.weight_file)
     if not args.bilm and not args.weight_file:
         _say(
             "without --bilm, the published original model with 93.6 million parameters is used: 374 MB from "
             f"{PUBLISHED_WEIGHTS}, cached in {CACHE_DIRECTORY}; --bilm english-tiny needs no download"
         )
-    return load_by_keys(keys, args.layers, args.precision, device, args.initial_state)
-
-
-def _cuda_device(args: argparse.Namespace) -> int:
-    """Return the device that the user chose, or else the processor."""
-    import torch
-
-    if args.cuda_device is not None:
-        return int(args.cuda_device)
-    if torch.cuda.is_available():
-        _say("computing on the processor; --cuda-device 0 uses the first GPU")
-    return -1
+    return load_by_keys(keys, args.layers, *how)

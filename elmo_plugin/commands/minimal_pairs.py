@@ -1,15 +1,7 @@
-"""The command `elmo-plugin minimal-pairs`: test a biLM's grammar by the probabilities that it gives to sentences."""
+r"""Test a biLM's grammar on pairs of sentences.
 
-import argparse
-from functools import partial
-from pathlib import Path
+  elmo-plugin minimal-pairs english-tiny blimp.jsonl
 
-from elmo_plugin.commands.arguments import Parsers, add_command, add_device, output
-
-NAME = "minimal-pairs"
-ABOUT = "Test a biLM's grammar on pairs of sentences."
-EXAMPLE = "elmo-plugin minimal-pairs english-tiny blimp.jsonl"
-MORE = """
 This prints a Markdown table: for each phenomenon, how often the biLM gives the
 grammatical sentence a higher probability than the ungrammatical one (BLiMP,
 Warstadt et al. 2020), by the forward direction, by the backward direction, and
@@ -19,7 +11,7 @@ PAIRS has one JSON object per line, with raw text in `sentence_good` and
 `sentence_bad`, which spaCy's rules for the biLM's language split into tokens.
 
 Read tokenized text, and take the phenomenon from another key:
-  elmo-plugin minimal-pairs runs/bilm/model.tar.gz pairs.jsonl \\
+  elmo-plugin minimal-pairs runs/bilm/model.tar.gz pairs.jsonl \
       --split space --by UID
 
 Write PAIRS again, with forward_good, forward_bad, backward_good and backward_bad,
@@ -29,21 +21,29 @@ the log probabilities of both sentences in nats:
 The biLM must have its softmax: a bundled name, a .safetensors file that
 `convert-elmo` wrote, or an archive or run of the model `bilm`.
 """
-SPLITS = ["spacy", "space"]
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from elmo_plugin.commands.arguments import add_device, output
+
+USAGE = "BILM PAIRS"
 
 
-def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
-    """Add the command and its arguments."""
-    subparser = add_command(parsers, NAME, ABOUT, "BILM PAIRS", EXAMPLE, MORE, run)
-    add = subparser.add_argument
-    add("bilm", metavar="BILM", help="a biLM with its softmax")
-    add("pairs", metavar="PAIRS", type=Path, help="JSON lines, plain, .gz or .xz; - is stdin")
-    add("--by", metavar="KEY", default="linguistics_term", help="the key with the phenomenon")
-    split = "split into tokens by spaCy's rules for the biLM's language, or at white space"
-    add("--split", choices=SPLITS, default="spacy", help=split)
-    add("--scores", metavar="FILE", type=output, help="also write the log probabilities of each pair")
-    add_device(subparser)
-    return subparser
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("bilm", metavar="BILM", help="a biLM with its softmax")
+    parser.add_argument("pairs", metavar="PAIRS", type=Path, help="JSON lines, plain, .gz or .xz; - is stdin")
+    parser.add_argument("--by", metavar="KEY", default="linguistics_term", help="the key with the phenomenon")
+    parser.add_argument(
+        "--split",
+        choices=["spacy", "space"],
+        default="spacy",
+        help="split into tokens by spaCy's rules for the biLM's language, or at white space",
+    )
+    parser.add_argument("--scores", metavar="FILE", type=output, help="also write the log probabilities of each pair")
+    add_device(parser)
 
 
 def run(args: argparse.Namespace) -> None:

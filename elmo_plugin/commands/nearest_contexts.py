@@ -1,17 +1,8 @@
-"""The command `elmo-plugin nearest-contexts`: find sentences that use a word in the way that a given sentence does."""
+r"""Find the tokens of a text whose contextual vectors are nearest to a word's.
 
-import argparse
-import shlex
-from pathlib import Path
-from typing import Union
+  elmo-plugin nearest-contexts english-tiny novels.txt \
+      --query "They went to the play ." --word play
 
-from elmo_plugin.commands.arguments import Parsers, add_bilm, add_command, count, output
-
-NAME = "nearest-contexts"
-ABOUT = "Find the tokens of a text whose contextual vectors are nearest to a word's."
-EXAMPLE = """elmo-plugin nearest-contexts english-tiny novels.txt \\
-      --query "They went to the play ." --word play"""
-MORE = """
 Vectors are compared by cosine (Table 4 of the ELMo paper). This prints a
 Markdown table of the nearest sentences, each with the token in bold, and beside
 them the nearest words by the token layer, which ignores context. Each sentence
@@ -21,50 +12,72 @@ List frequent words of the text, each with a sentence to search with:
   elmo-plugin nearest-contexts english-tiny novels.txt
 
 Search for several words in one pass over the first 5000 lines of the text:
-  elmo-plugin nearest-contexts english-tiny novels.txt --sentences 5000 \\
-      --query "They went to the play ." --word play \\
+  elmo-plugin nearest-contexts english-tiny novels.txt --sentences 5000 \
+      --query "They went to the play ." --word play \
       --query "He sat on the bank of the river ." --word bank
 
 Draw the uses of a word in three periods, each in a text of its own:
-  elmo-plugin nearest-contexts english-tiny 1840s.txt 1880s.txt 1920s.txt \\
+  elmo-plugin nearest-contexts english-tiny 1840s.txt 1880s.txt 1920s.txt \
       --group --draw plots --query "They went to the play ." --word play
 
 Draw up to 1000 uses of the word in two dimensions (the first two principal
 components), with the nearest ones numbered, in plots/contexts.html and an SVG
 file. It needs the extra `report`. Here senses.txt also gives the senses for
 colours: one token and its sense (or O) per line, a blank line after a sentence:
-  elmo-plugin nearest-contexts english-tiny senses.txt --senses --draw plots \\
+  elmo-plugin nearest-contexts english-tiny senses.txt --senses --draw plots \
       --query "He sat on the bank ." --word bank
 """
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import Union
+
+from elmo_plugin.commands.arguments import add_bilm, count, output
+
 MOST_USES = 1000
 """The number of uses of a word that a picture shows."""
+USAGE = "BILM TEXT [--query SENTENCE --word WORD]"
 
 
-def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
-    """Add the command and its arguments."""
-    usage = "BILM TEXT [--query SENTENCE --word WORD]"
-    subparser = add_command(parsers, NAME, ABOUT, usage, EXAMPLE, MORE, run)
-    add_bilm(subparser)
-    add = subparser.add_argument
-    text = "one tokenized sentence per line, plain, .gz or .xz: paths or patterns; - is stdin"
-    add("text", metavar="TEXT", nargs="+", help=text)
-    query = "a tokenized sentence; may be repeated (default: list frequent words)"
-    add("--query", metavar="SENTENCE", action="append", default=[], help=query)
-    word = "one token of each query; WORD:2 is the second occurrence of WORD"
-    add("--word", action="append", default=[], help=word)
-    add("--layer", type=int, metavar="N", help="the layer to compare, from 0, the token layer (default: the top)")
-    add("--k", type=count, default=10, help="the number of neighbours per query")
-    add("--same-word", action="store_true", help="find only tokens with the query's word form")
-    add("--draw", metavar="FOLDER", type=output, help="also draw the uses of each word in two dimensions")
-    add("--group", action="store_true", help="compare the texts: as many uses of each, in colours by text")
-    add("--senses", action="store_true", help="TEXT has a token and its sense, or O, per line")
-    return subparser
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add_bilm(parser)
+    parser.add_argument(
+        "text",
+        metavar="TEXT",
+        nargs="+",
+        help="one tokenized sentence per line, plain, .gz or .xz: paths or patterns; - is stdin",
+    )
+    parser.add_argument(
+        "--query",
+        metavar="SENTENCE",
+        action="append",
+        default=[],
+        help="a tokenized sentence; may be repeated (default: list frequent words)",
+    )
+    parser.add_argument(
+        "--word",
+        action="append",
+        default=[],
+        help="one token of each query; WORD:2 is the second occurrence of WORD",
+    )
+    parser.add_argument(
+        "--layer", type=int, metavar="N", help="the layer to compare, from 0, the token layer (default: the top)"
+    )
+    parser.add_argument("--k", type=count, default=10, help="the number of neighbours per query")
+    parser.add_argument("--same-word", action="store_true", help="find only tokens with the query's word form")
+    parser.add_argument(
+        "--draw", metavar="FOLDER", type=output, help="also draw the uses of each word in two dimensions"
+    )
+    parser.add_argument(
+        "--group", action="store_true", help="compare the texts: as many uses of each, in colours by text"
+    )
+    parser.add_argument("--senses", action="store_true", help="TEXT has a token and its sense, or O, per line")
 
 
 def run(args: argparse.Namespace) -> None:
     """Search and print the neighbours, or list words to search for."""
-    from allennlp.common.checks import ConfigurationError
-
     from elmo_plugin.analysis import (
         Search,
         find_query,
@@ -83,15 +96,15 @@ def run(args: argparse.Namespace) -> None:
     from elmo_plugin.text import AsciiSpacesTokenizer, find_shards
 
     if len(args.query) != len(args.word):
-        raise ConfigurationError(
-            f"expected one --word per --query, got {len(args.query)} --query and {len(args.word)} --word"
+        raise argparse.ArgumentError(
+            None, f"expected one --word per --query, got {len(args.query)} --query and {len(args.word)} --word"
         )
     queries = list(map(find_query, args.query, args.word))
     if args.draw and args.draw.exists():
-        raise ConfigurationError(f"{args.draw} exists already: expected the name of a new folder")
+        raise argparse.ArgumentError(None, f"{args.draw} exists already: expected the name of a new folder")
     paths = [Path("-")] if args.text == ["-"] else find_shards(*args.text)
     if args.senses and (len(paths) > 1 or args.group):
-        raise ConfigurationError(f"--senses: expected one text, got {len(paths)} or --group")
+        raise argparse.ArgumentError(None, f"--senses: expected one text, got {len(paths)} or --group")
     embedder = load_bilm(args)
     text: Union[list[Path], list[str]] = paths
     senses = None
@@ -113,7 +126,9 @@ def run(args: argparse.Namespace) -> None:
     how = Search(layer, args.k, args.same_word, args.sentences, uses=MOST_USES if args.draw else 0)
     corpora = {path.name.split(".")[0]: Corpus([path], AsciiSpacesTokenizer()) for path in paths} if args.group else {}
     if args.group and len(corpora) < max(2, len(paths)):
-        raise ConfigurationError("--group: expected several texts with different names, " + f"got {args.text}")
+        raise argparse.ArgumentError(
+            None, "--group: expected several texts with different names, " + f"got {args.text}"
+        )
     found = search_texts(embedder, corpora, queries, how) if args.group else search(embedder, corpus, queries, how)
     print_page(neighbors_page(queries, found, layer), "contexts.md")
     if args.draw:

@@ -1,15 +1,7 @@
-"""The command `elmo-plugin prepare-text`: raw text → one tokenized sentence per line."""
+"""Write raw text as tokenized sentences, one per line, as training and embedding read them.
 
-import argparse
-from glob import glob
-from pathlib import Path
+  elmo-plugin prepare-text 'novels/*.txt' text.txt.gz
 
-from elmo_plugin.commands.arguments import Parsers, add_command, count, whole_number
-
-NAME = "prepare-text"
-ABOUT = "Write raw text as tokenized sentences, one per line, as training and embedding read them."
-EXAMPLE = "elmo-plugin prepare-text 'novels/*.txt' text.txt.gz"
-MORE = """
 What the lines of each file are, and the language, are guessed and printed;
 --lines and --language override that. Look at the result first:
   elmo-plugin prepare-text 'novels/*.txt' --preview
@@ -26,33 +18,49 @@ Shards to pretrain on, and a held-out part to measure perplexity on:
 and licence, and says which. sentencex finds the ends of sentences, spaCy's
 rules the tokens; nothing is downloaded.
 """
+
+import argparse
+from glob import glob
+from pathlib import Path
+
+from elmo_plugin.commands.arguments import count, whole_number
+
 BUNDLED = {"en": "english-tiny", "la": "latin-tiny"}
 """The biLM that comes with the package, for each language that has one."""
-percent = whole_number("a percentage from 1 to 99", least=1, most=99)
+USAGE = "INPUT… OUTPUT"
 
 
-def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
-    """Add the command and its arguments."""
-    subparser = add_command(parsers, NAME, ABOUT, "INPUT… OUTPUT", EXAMPLE, MORE, run)
-    add = subparser.add_argument
-    names = "raw text: paths, patterns or -; then a new file or folder, or -"
-    add("names", metavar="INPUT… OUTPUT", nargs="+", help=names)
-    add("--preview", action="store_true", help="print twenty sentences, and write nothing")
-    forms = ["wrapped", "paragraphs", "sentences"]
-    add("--lines", choices=forms, help="what the lines are: parts of a paragraph, paragraphs, or sentences")
-    add("--language", metavar="CODE", help="the language, such as de; xx for any")
-    add("--text-column", metavar="COLUMN", help="the column of the texts in a table, or their key in JSON lines")
-    add("--clean", action="store_true", help="leave out page numbers, running heads and the like")
-    add("--shards", metavar="N", type=count, help="write N files of training text to a folder")
-    add("--heldout", metavar="PERCENT", type=percent, help="set this part of the sentences aside, in blocks of 20")
-    add("--drop-duplicates", action="store_true", help="keep only the first of equal sentences")
-    return subparser
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "names",
+        metavar="INPUT… OUTPUT",
+        nargs="+",
+        help="raw text: paths, patterns or -; then a new file or folder, or -",
+    )
+    parser.add_argument("--preview", action="store_true", help="print twenty sentences, and write nothing")
+    parser.add_argument(
+        "--lines",
+        choices=["wrapped", "paragraphs", "sentences"],
+        help="what the lines are: parts of a paragraph, paragraphs, or sentences",
+    )
+    parser.add_argument("--language", metavar="CODE", help="the language, such as de; xx for any")
+    parser.add_argument(
+        "--text-column", metavar="COLUMN", help="the column of the texts in a table, or their key in JSON lines"
+    )
+    parser.add_argument("--clean", action="store_true", help="leave out page numbers, running heads and the like")
+    parser.add_argument("--shards", metavar="N", type=count, help="write N files of training text to a folder")
+    parser.add_argument(
+        "--heldout",
+        metavar="PERCENT",
+        type=whole_number("a percentage from 1 to 99", least=1, most=99),
+        help="set this part of the sentences aside, in blocks of 20",
+    )
+    parser.add_argument("--drop-duplicates", action="store_true", help="keep only the first of equal sentences")
 
 
 def run(args: argparse.Namespace) -> None:
     """Prepare the text and say what was written."""
-    from allennlp.common.checks import ConfigurationError
-
     from elmo_plugin.commands.console import say_written
     from elmo_plugin.text import HELDOUT, prepare_text
 
@@ -60,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
     if args.preview and (not inputs or output == "-" or glob(output)):  # without OUTPUT
         inputs = args.names
     if not inputs:
-        raise ConfigurationError("expected INPUT… OUTPUT, got one name; --preview needs no OUTPUT")
+        raise argparse.ArgumentError(None, "expected INPUT… OUTPUT, got one name; --preview needs no OUTPUT")
     target = Path(output)
     prepared = prepare_text(
         inputs,

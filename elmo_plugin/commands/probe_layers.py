@@ -1,24 +1,13 @@
-"""The command `elmo-plugin probe-layers`: measure what each layer of a biLM knows."""
+r"""Measure how well each layer alone predicts tags or senses.
 
-import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING
+  elmo-plugin probe-layers english-tiny --tags train.conll dev.conll
 
-from elmo_plugin.commands.arguments import Parsers, add_bilm, add_command, count
-
-if TYPE_CHECKING:
-    from elmo_plugin.analysis import ProbingTask
-
-NAME = "probe-layers"
-ABOUT = "Measure how well each layer alone predicts tags or senses."
-EXAMPLE = "elmo-plugin probe-layers english-tiny --tags train.conll dev.conll"
-MORE = """
 This prints a Markdown table with the accuracy of each layer (Tables 5 and 6 of
 the ELMo paper). Its first row is a baseline that knows only the word: it
 predicts the word's most frequent tag or sense in training.
 
 Predict tags, with logistic regression over the vectors of a layer:
-  elmo-plugin probe-layers english-tiny --control \\
+  elmo-plugin probe-layers english-tiny --control \
       --tags train.conllu dev.conllu --conllu
 
 Predict senses, from files with one token and its sense (or O) per line. The
@@ -36,59 +25,60 @@ easier than real senses:
 Memory holds 4 * L * D bytes per labelled token, 12 kB at the original size.
 """
 
+import argparse
+from pathlib import Path
 
-def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
-    """Add the command and its arguments."""
-    usage = "BILM --tags|--senses|--pseudowords FILES"
-    subparser = add_command(parsers, NAME, ABOUT, usage, EXAMPLE, MORE, run)
-    add_bilm(subparser)
-    subparser.add_argument("--control", action="store_true", help="add a column for a biLM with random weights")
-    subparser.add_argument("--seed", type=int, default=1, help="the seed of pseudowords and of random weights")
-    subparser.add_argument("--pairs", type=count, default=100, metavar="N", help="the number of pseudowords")
-    add = subparser.add_argument_group("what to predict").add_mutually_exclusive_group(required=True).add_argument
-    add("--tags", nargs=2, metavar=("TRAIN", "DEV"), help="two files of columns")
-    add("--senses", nargs=2, metavar=("TRAIN", "DEV"), help="two files of columns; O means no sense")
-    add("--pseudowords", metavar="TEXT", type=Path, help="a text, one tokenized sentence per line")
-    add = subparser.add_argument_group("files of columns, as the reader `column_tags` reads them").add_argument
-    add("--conllu", action="store_true", help="read CoNLL-U: the columns FORM and UPOS")
-    token, tag = (
-        "the column of tokens, from 0 (default: 0, with --conllu 1)",
-        "the column of tags (default: -1, or 3)",
+from elmo_plugin.commands.arguments import add_bilm, count
+
+USAGE = "BILM --tags|--senses|--pseudowords FILES"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add_bilm(parser)
+    parser.add_argument("--control", action="store_true", help="add a column for a biLM with random weights")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of pseudowords and of random weights")
+    parser.add_argument("--pairs", type=count, default=100, metavar="N", help="the number of pseudowords")
+    tasks = parser.add_argument_group("what to predict").add_mutually_exclusive_group(required=True)
+    tasks.add_argument("--tags", nargs=2, metavar=("TRAIN", "DEV"), help="two files of columns")
+    tasks.add_argument("--senses", nargs=2, metavar=("TRAIN", "DEV"), help="two files of columns; O means no sense")
+    tasks.add_argument("--pseudowords", metavar="TEXT", type=Path, help="a text, one tokenized sentence per line")
+    columns = parser.add_argument_group("files of columns, as the reader `column_tags` reads them")
+    columns.add_argument("--conllu", action="store_true", help="read CoNLL-U: the columns FORM and UPOS")
+    columns.add_argument(
+        "--token-column",
+        type=int,
+        metavar="N",
+        help="the column of tokens, from 0 (default: 0, with --conllu 1)",
     )
-    add("--token-column", type=int, metavar="N", help=token)
-    add("--tag-column", type=int, metavar="N", help=tag)
-    add("--delimiter", help=r"what separates columns, \t for a tab (default: white space; with --conllu a tab)")
-    return subparser
+    columns.add_argument("--tag-column", type=int, metavar="N", help="the column of tags (default: -1, or 3)")
+    columns.add_argument(
+        "--delimiter", help=r"what separates columns, \t for a tab (default: white space; with --conllu a tab)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Probe the layers and print the accuracies."""
-    from elmo_plugin.analysis import accuracies_page, probe, random_twin
+    from elmo_plugin.analysis import accuracies_page, probe, pseudoword_task, random_twin, sense_task, tagging_task
     from elmo_plugin.commands.console import load_bilm, print_page
+    from elmo_plugin.models import ColumnTagsReader
 
-    task, title = _task(args)
+    if args.pseudowords:
+        title = f"Pseudowords: {args.pairs} pairs of words of {args.pseudowords}"
+        task = pseudoword_task(args.pseudowords, args.pairs, args.seed, args.sentences)
+    else:
+        reader = ColumnTagsReader(
+            token_column=args.token_column,
+            tag_column=args.tag_column,
+            delimiter=args.delimiter and args.delimiter.replace(r"\t", "\t"),  # a shell passes on both characters
+            conllu=args.conllu or None,
+            max_instances=args.sentences,
+        )
+        train, dev = args.tags or args.senses
+        title = f"{'Tags' if args.tags else 'Senses'}: trained on {train}, evaluated on {dev}"
+        task = (tagging_task if args.tags else sense_task)(train, dev, reader)
     embedder = load_bilm(args)
     columns = {args.bilm: probe(embedder, task)}
     if args.control:
         columns["random weights"] = probe(random_twin(embedder, args.seed), task)
     print_page(accuracies_page(title, columns), "layers.md")
-
-
-def _task(args: argparse.Namespace) -> "tuple[ProbingTask, str]":
-    """Return the task and the title of its page."""
-    from elmo_plugin.analysis import pseudoword_task, sense_task, tagging_task
-    from elmo_plugin.models import ColumnTagsReader
-
-    if args.pseudowords:
-        title = f"Pseudowords: {args.pairs} pairs of words of {args.pseudowords}"
-        return pseudoword_task(args.pseudowords, args.pairs, args.seed, args.sentences), title
-    reader = ColumnTagsReader(
-        token_column=args.token_column,
-        tag_column=args.tag_column,
-        delimiter=args.delimiter and args.delimiter.replace(r"\t", "\t"),  # a shell passes on both characters
-        conllu=args.conllu or None,
-        max_instances=args.sentences,
-    )
-    make, name = (tagging_task, "Tags") if args.tags else (sense_task, "Senses")
-    train, dev = args.tags or args.senses
-    return make(train, dev, reader), f"{name}: trained on {train}, evaluated on {dev}"

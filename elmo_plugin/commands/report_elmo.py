@@ -1,15 +1,7 @@
-"""The command `elmo-plugin report-elmo`: write a report about finished runs."""
+"""Write a report with tables and figures about finished runs.
 
-import argparse
-import shlex
-from pathlib import Path
+  elmo-plugin report-elmo runs --output report
 
-from elmo_plugin.commands.arguments import Parsers, add_command
-
-NAME = "report-elmo"
-ABOUT = "Write a report with tables and figures about finished runs."
-EXAMPLE = "elmo-plugin report-elmo runs --output report"
-MORE = """
 This reads all runs of `elmo-plugin train` below the folder `runs`, and writes
 
   report/report.html  the whole report in one file
@@ -36,21 +28,24 @@ training data names the task, and the folder of the run names the variant.
   elmo-plugin report-elmo runs --names VARIANT/TASK_seedSEED --output report
 """
 
+import argparse
+import shlex
+from pathlib import Path
 
-def add_parser(parsers: Parsers) -> argparse.ArgumentParser:
-    """Add the command and its arguments."""
-    subparser = add_command(parsers, NAME, ABOUT, "RUN [RUN ...] --output FOLDER", EXAMPLE, MORE, run)
-    add = subparser.add_argument
-    add(
+USAGE = "RUN [RUN ...] --output FOLDER"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
         "runs",
         metavar="RUN",
         type=Path,
         nargs="+",
         help="a folder of `elmo-plugin train`, or a folder of such folders",
     )
-    add("--output", metavar="FOLDER", type=Path, required=True, help="the folder to write to")
-    add("--names", metavar="FORM", help="where the end of a run's path has its TASK, VARIANT and SEED")
-    return subparser
+    parser.add_argument("--output", metavar="FOLDER", type=Path, required=True, help="the folder to write to")
+    parser.add_argument("--names", metavar="FORM", help="where the end of a run's path has its TASK, VARIANT and SEED")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from multiprocessing import active_children
@@ -18,7 +17,6 @@ import torch
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin import embedding
-from elmo_plugin.commands import embed_corpus
 from elmo_plugin.embedding import Embedder, VectorFile, corpus, corpus_embedder, load
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.embedding.vector_files import Arrays, Layout
@@ -263,9 +261,11 @@ def test_a_processor_has_a_process_for_each_thread(folder: Path, monkeypatch: py
 
 
 def test_a_gpu_is_used_only_if_the_user_chooses_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert embed_corpus._cuda_device(Namespace(cuda_device=None)) == -1
-    assert "--cuda-device 0" in capsys.readouterr().err
-    assert embed_corpus._cuda_device(Namespace(cuda_device=1)) == 1
+    run("embed-corpus", "text", "out.npz", *BILM)
+    assert "--cuda-device 0 uses the first GPU" in capsys.readouterr().err and Path("out.npz").exists()
+    with pytest.raises(SystemExit, match="'cuda_device': expected"):
+        run("embed-corpus", "text", "other.npz", *BILM, "--cuda-device", 99)
+    assert "--cuda-device 0" not in capsys.readouterr().err
