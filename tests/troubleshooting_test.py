@@ -31,7 +31,7 @@ NOT_RUN = {
     "the vocabulary is not sorted by count",  # logged, see pretraining/word_order_test.py,
     "of the tokens are not in the vocabulary",  # printed by `evaluate`, see pretraining/perplexity_test.py,
     "looks untokenized",  # logged, see text/raw_text_test.py,
-    "looks like a header",  # logged, see models/readers/doubtful_columns_test.py,
+    "looks like a header",  # logged, see models/doubtful_columns_test.py,
     "expected 'validation_data_path', got none",  # logged, see models/bad_input_test.py,
     "do not occur in train",
     "To go on from a trained model with more labels",  # after a first run, see models/known_labels_test.py,

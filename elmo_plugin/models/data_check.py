@@ -1,20 +1,39 @@
-"""Check the data of a config before training: its labels, its texts, and whether the model fits them."""
+"""Check the data of a config before training: its columns, labels and texts, and whether the model fits them.
+
+What the columns of a user's file are is guessed here and nowhere else.
+"""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import NamedTuple, Optional
+from itertools import chain, islice
+from os import PathLike, fspath
+from typing import Any, NamedTuple, Optional
 
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
 from allennlp.data.fields import LabelField, TextField
 from allennlp.models import Model
+from more_itertools import unique_everseen
 
 from elmo_plugin.common import labels_not_in_train, labels_of, some_of
-from elmo_plugin.models.readers import doubtful_columns
+from elmo_plugin.models.readers import ColumnTagsReader, LabelledText, TaggedToken
+from elmo_plugin.models.spans import SCHEMES, TAGS_TO_SPANS, first_invalid_tag
+from elmo_plugin.text import (
+    CONLLU_ID,
+    NUMBER,
+    ROWS_PER_LABEL,
+    SPAN_TAG,
+    TAGGED_WORDS,
+    FilePath,
+    is_header,
+    line_error,
+    lines_of,
+    show_columns,
+)
 
 PARTS = ("train", "validation", "test")
 LONG = 400
@@ -27,6 +46,20 @@ DEBRIS = re.compile(r"<br|</?[a-z]+>|&(?:#\d+|amp|lt|gt|quot|nbsp);|#39;|\ufffd"
 """A pattern for the traces of markup or of a wrong encoding in a text."""
 MOST_COMPARED = 10**6
 """The number of distinct texts of a part that are kept, as hashes, to find repeated ones. They take about 150 MB."""
+ONLY_FOR_INSTANCES = ("token_indexers", "tokenizer", "max_instances")
+"""Keys of the readers that say nothing about the file."""
+SAMPLE = 1000
+"""The number of sentences or texts that are judged."""
+ENOUGH = 50
+"""In fewer rows, many different labels are no surprise."""
+ALL_IN_ONE = 100
+"""A file of one sentence with more tokens than this lacks its blank lines."""
+MOST_NUMBERED_TAGS = 10
+"""More different numbers are counts or indices, even if the config names their column as that of the tags."""
+MOST_ODD_TAGS = 3
+"""Different tags that are no spans and not O, such as a bare `B-`, among tags that are spans."""
+CONLLU_WIDTH = 10
+QUOTED = re.compile(r'"(?:[^"]|"")+"')
 
 
 @dataclass
@@ -177,3 +210,166 @@ def _message(error: Exception) -> str:
     """Return the first line of an error's message, after its type unless it is a `ConfigurationError`."""
     text = str(error).strip().split("\n")[0]
     return text if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {text}"
+
+
+def doubtful_columns(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what looks wrong in the first rows of each file that a config reads by a reader of this package.
+
+    Each message names the file, what was found there, and the key that mends it or says that the file is right. The
+    readers do what they are told; nothing but these messages depends on a guess.
+    """
+    model = config.get("model")
+    is_scored = not isinstance(model, Mapping) or model.get("label_encoding") is not None
+    reader = config.get("dataset_reader")
+    other = config.get("validation_dataset_reader") or reader
+    readers = {"train": reader, "validation": other, "test": other}
+    found = (_of_reader(keys, config.get(f"{part}_data_path"), is_scored) for part, keys in readers.items())
+    yield from unique_everseen(chain.from_iterable(found))
+
+
+def _of_reader(keys: Any, path: Any, is_scored: bool) -> Iterator[str]:
+    keys = {"type": keys} if isinstance(keys, str) else keys
+    if isinstance(keys, Mapping) and isinstance(path, Mapping) and keys.get("type") == "multitask":
+        for name, one_path in path.items():
+            yield from _of_reader(keys.get("readers", {}).get(name), one_path, is_scored)
+    if not isinstance(keys, Mapping) or not isinstance(path, str | PathLike):
+        return
+    if keys.get("type") == "conll2003":
+        _check_conll2003(path)
+    if keys.get("type") not in ("column_tags", "text_classification_csv"):
+        return
+    about_the_file = {key: value for key, value in keys.items() if key not in ONLY_FOR_INSTANCES}
+    try:
+        reader: Any = DatasetReader.from_params(Params(about_the_file))
+    except ConfigurationError:  # training reports it, with its place in the config
+        return
+    examples = _first(reader.examples(path))
+    if not examples:
+        return
+    may_have_header = keys.get("has_header") is None and not reader.has_header
+    if isinstance(reader, ColumnTagsReader):
+        found = [*_about_tags(keys, may_have_header, examples)]
+        if not is_scored and "coding_scheme" not in keys:
+            found += _about_spans(examples)
+    else:
+        found = [*_about_labels(keys, may_have_header, examples)]
+    yield from (f"{fspath(path)}: {message}" for message in found)
+
+
+def _first(rows: Iterator[Any]) -> list[Any]:
+    """Return the first rows or sentences, up to an error, which training reports."""
+    first: list[Any] = []
+    with suppress(ConfigurationError, OSError):
+        first.extend(islice(rows, SAMPLE))
+    return first
+
+
+def _about_tags(keys: Mapping[str, Any], may_have_header: bool, sentences: list[list[TaggedToken]]) -> Iterator[str]:
+    tokens = [token for sentence in sentences for token in sentence]
+    first, table = tokens[0].row, [token.row.cells for token in tokens]
+    columns, ids = show_columns(first.cells), [cells[0] for cells in table]
+    are_conllu = {*map(len, table)} == {CONLLU_WIDTH} and all(map(CONLLU_ID.fullmatch, ids))
+    if are_conllu and keys.get("conllu") is None and not (keys.get("token_column") and all(map(str.isdecimal, ids))):
+        yield f"line {first.line} looks like CoNLL-U, {columns}; set 'conllu' true, or false for another format"
+        return
+    quoted = next(filter(QUOTED.fullmatch, chain.from_iterable(table)), None)
+    if keys.get("delimiter") and keys.get("quote_char") is None and quoted:
+        yield f"the cell {quoted} looks quoted; set 'quote_char' to '\"' to read what is inside the quotes"
+    if may_have_header and not SPAN_TAG.fullmatch(tokens[0].tag) and is_header(table):
+        yield (
+            f"line {first.line} looks like a header, {columns}; set 'has_header' true, or false if it is a token, or "
+            "give the columns by their names"
+        )
+        tokens = tokens[1:]
+        sentences = [sentences[0][1:], *sentences[1:]]
+    if keys.get("token_column") is None and (got := _instead_of_tokens(list(filter(None, sentences)))):
+        default = 1 if keys.get("conllu") else 0
+        yield (
+            f"expected tokens in column {default}, got {got}; set 'token_column' to the column of the tokens, counted "
+            f"from 0 in {columns}, or to {default} if these are the tokens"
+        )
+    if len(sentences) == 1 and len(tokens) > ALL_IN_ONE:
+        yield f"all {len(tokens):,} tokens are one sentence; put a blank line after each sentence"
+    tags = dict.fromkeys(token.tag for token in tokens)
+    is_given = keys.get("tag_column") is not None
+    if all(map(NUMBER.fullmatch, tags)) and (not is_given or len(tags) > MOST_NUMBERED_TAGS):
+        yield f"all tags are numbers ({_some(tags)}); set 'tag_column' to the column of the tags, in {columns}"
+    elif len(tags) == 1 and len(tokens) > 1:
+        yield (
+            f"all {len(tokens):,} tags are {tokens[0].tag!r}, so there is nothing to learn; set 'tag_column' to the "
+            f"column of the tags, in {columns}"
+        )
+
+
+def _about_spans(sentences: list[list[TaggedToken]]) -> Iterator[str]:
+    """Yield which scheme fits tags that look like spans, in a config that names none."""
+    found = [[token.tag for token in sentence] for sentence in sentences]
+    tags = {*chain.from_iterable(found)}
+    spans = sorted(tag for tag in tags - {"O"} if SPAN_TAG.fullmatch(tag))
+    if not spans or len(tags - {"O", *spans}) > MOST_ODD_TAGS:
+        return
+    wrong = {scheme: [first_invalid_tag(each, scheme) for each in found] for scheme in SCHEMES}
+    best = max(SCHEMES, key=lambda scheme: wrong[scheme].count(None))
+    keys = f"'coding_scheme' '{best}' in the reader"
+    keys += (
+        f" and 'label_encoding' '{best}' in the model"
+        if best in TAGS_TO_SPANS
+        else (", 'convert_to_coding_scheme' 'BIOUL', and 'label_encoding' 'BIOUL' in the model")
+    )
+    message = f"tags such as {_some(spans)} look like spans, which are not scored without their scheme; they fit {best}"
+    odd = (sentence[index] for sentence, index in zip(sentences, wrong[best], strict=True) if index is not None)
+    if token := next(odd, None):
+        message += f", except {token.tag!r} in line {token.row.line}"
+    yield f"{message}: set {keys}, or 'coding_scheme' null if they are no spans"
+
+
+def _check_conll2003(path: FilePath) -> None:
+    """Raise `ConfigurationError` for columns at which AllenNLP's reader would raise a `ValueError`."""
+    for number, line in enumerate(_first(lines_of(path, TAGGED_WORDS)), 1):
+        columns = line.split()
+        if columns and len(columns) != 4:
+            got = f"{show_columns(columns)}; the reader 'column_tags' reads any number of columns"
+            raise line_error(path, number, "four columns for AllenNLP's reader 'conll2003'", got)
+
+
+def _instead_of_tokens(sentences: Sequence[Sequence[TaggedToken]]) -> str:
+    """Return what is in the column of the tokens, or an empty string if it may be tokens."""
+    tokens = [each.token for sentence in sentences for each in sentence]
+    if len(tokens) < 3:
+        return ""
+    repeats = [len({each.token for each in sentence}) == 1 for sentence in sentences]
+    found = {
+        f"numbers or names with numbers ({_some(tokens)})": all(any(map(str.isdecimal, token)) for token in tokens),
+        f"the same in all rows of a sentence ({_some(tokens)})": all(repeats) and max(map(len, sentences)) > 1,
+        f"tags ({_some(tokens)})": all(map(SPAN_TAG.fullmatch, tokens)) and any("-" in token for token in tokens),
+        "'#' at the beginning of each sentence (delete comments with as many columns as the rows)": (
+            len(sentences) > 2 and all(sentence[0].token == "#" for sentence in sentences)
+        ),
+    }
+    return next((what for what, is_so in found.items() if is_so), "")
+
+
+def _about_labels(keys: Mapping[str, Any], may_have_header: bool, rows: list[LabelledText]) -> Iterator[str]:
+    if len(rows) <= ROWS_PER_LABEL or rows[0].label is None:
+        return
+    first, *others = rows
+    texts, labels = {row.text for row in others}, {row.label for row in others}
+    n_repeated = len(others) // ROWS_PER_LABEL
+    is_short = len(first.text.split()) <= 3 and 2 * sum(len(row.text) > len(first.text) for row in others) > len(others)
+    if may_have_header and is_short and len(labels) <= n_repeated and first.label not in labels:
+        yield (
+            f"line {first.line} looks like a header, {first.label!r} and {first.text!r}; set 'has_header' true if they "
+            "are names of columns, or false if they are a label and a text"
+        )
+    are_swapped = len(texts) <= n_repeated
+    if keys.get("text_columns") is None and 2 * len(labels) > len(others) and (are_swapped or len(others) >= ENOUGH):
+        but_texts = f", but only {len(texts):,} different texts" if are_swapped else ""
+        yield (
+            f"expected labels that many rows share, got {len(labels):,} in {len(others):,} rows ({_some(labels)})"
+            f"{but_texts}; set 'label_column' to the column of the labels, or also 'text_columns' if this is right"
+        )
+
+
+def _some(values: Any) -> str:
+    distinct = list(dict.fromkeys(map(str, values)))
+    return ", ".join(repr(value[:30]) for value in distinct[:3]) + (", …" if len(distinct) > 3 else "")

@@ -1,6 +1,7 @@
 """Tables: rows of CSV and TSV files and of JSON lines, the columns that a user names, and errors that name a line."""
 
 import csv
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -9,14 +10,16 @@ from typing import NamedTuple, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
+from more_itertools import peekable, side_effect
 
 from elmo_plugin.common import parse_json
 from elmo_plugin.text.look import A_TABLE, DELIMITERS, JSON_LINES, Use, look_at, show_columns
 from elmo_plugin.text.text_file import LONGEST_LINE, TextFile
+from elmo_plugin.text.white_space import split_tokens
 
 FilePath = Union[str, "PathLike[str]"]
 Rows = Iterator[tuple[int, list[str]]]
-"""Line numbers, from 1, with the cells of a row."""
+"""The number of the first line of each row, from 1, and its cells. A blank line has none."""
 Column = Union[int, str]
 """A column: its number from 0, or from the end with negative numbers, or its name in the header."""
 
@@ -58,29 +61,21 @@ class TableReader:
             return
         is_csv = name.removesuffix(".gz").removesuffix(".xz").removesuffix(".bz2").lower().endswith(".csv")
         delimiter = found.delimiter or ("," if is_csv else "\t")
-        if quote_char := found.quote_char or ('"' if delimiter == "," else None):
-            rows = quoted_rows(lines, name, delimiter, quote_char)
-        else:
-            rows = plain_rows(lines, delimiter)
-        keys = {"text_column": self.text_column, "id_column": self.id_column}
-        given = {key: column for key, column in keys.items() if column is not None}
-        places: dict[str, int] = {}
-        for number, cells in rows:
-            if not places:
-                for key, column in given.items():
-                    place = int(column) - 1 if column.isdecimal() else column
-                    if place == -1:
-                        raise ConfigurationError(f"'{key}': expected a column, counted from 1, or its name, got '0'")
-                    places[key] = find_column(name, number, key, place, cells, delimiter)
-                if not all(map(str.isdecimal, given.values())):
-                    continue
-            if not any(cells):
-                continue
+        quote_char = found.quote_char or ('"' if delimiter == "," else None)
+        read = quoted_rows(lines, name, delimiter, quote_char) if quote_char else plain_rows(lines, delimiter)
+        rows = peekable((number, cells) for number, cells in read if any(cells))
+        given = {"text_column": self.text_column, "id_column": self.id_column}
+        columns = {key: _given(key, column) for key, column in given.items() if column is not None}
+        line, first = rows.peek((1, []))
+        places = {key: find_column(name, line, key, column, first, delimiter) for key, column in columns.items()}
+        if any(isinstance(column, str) for column in columns.values()):
+            next(rows)  # the header
+        for line, cells in rows:
             if max(places.values()) >= len(cells):
-                expected = f"a row with the columns {' and '.join(given.values())}"
-                raise line_error(name, number, expected, show_columns(cells) + delimiter_hint(cells, delimiter))
+                expected = f"a row with the columns {' and '.join(filter(None, given.values()))}"
+                raise line_error(name, line, expected, show_columns(cells) + delimiter_hint(cells, delimiter))
             id = cells[places["id_column"]].strip() if self.id_column else None
-            yield Row(id, cells[places["text_column"]], number)
+            yield Row(id, cells[places["text_column"]], line)
 
     def _of_objects(self, lines: Iterable[str], name: str) -> Iterator[Row]:
         for number, line in enumerate(lines, 1):
@@ -133,40 +128,37 @@ def names_need_header(columns: Iterable[Optional[Column]], has_header: Optional[
 
 
 def quoted_rows(lines: Iterable[str], name: str, delimiter: str, quote_char: str) -> Rows:
-    """Yield each row of a CSV file (RFC 4180) that is not blank, with the number of its first line.
+    """Yield each row of a CSV file (RFC 4180).
 
     Blanks before a field are skipped: otherwise a quote after a blank would be text, and the delimiters in the quoted
     field would separate columns.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))  # of the whole process; Python's own is 131,072
-    last = ""
-
-    def noted() -> Iterator[str]:
-        nonlocal last
-        for line in lines:
-            last = line
-            yield line
-
+    last = deque([""], maxlen=1)
     # `strict`, because otherwise a quote that is never closed swallows the rest of the file.
     reader = csv.reader(
-        noted(), delimiter=delimiter, quotechar=quote_char, strict=True, skipinitialspace=delimiter != " "
+        side_effect(last.append, lines),
+        delimiter=delimiter,
+        quotechar=quote_char,
+        strict=True,
+        skipinitialspace=delimiter != " ",
     )
     number = 1
     try:
-        for row in reader:
-            if row and not (len(row) == 1 and last.isspace()):
-                yield number, row
+        for cells in reader:
+            yield number, [] if last[0].isspace() else cells
             number = reader.line_num + 1
     except csv.Error as error:
         expected = f"fields that are quoted as a whole with {quote_char}, or 'quote_char' null if quotes are text"
         raise line_error(name, number, expected, f"a row that is not CSV ({error})") from error
 
 
-def plain_rows(lines: Iterable[str], delimiter: str, max_splits: Optional[int] = None) -> Rows:
-    """Yield each line that is not blank, split at most `max_splits` times, with its number."""
+def plain_rows(lines: Iterable[str], delimiter: Optional[str], max_splits: Optional[int] = None) -> Rows:
+    """Yield each line, split at most `max_splits` times. Without a delimiter, white space separates cells."""
     for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield number, line.rstrip("\r\n").split(delimiter, -1 if max_splits is None else max_splits)
+        text = line.rstrip("\r\n")
+        cells = split_tokens(text) if delimiter is None else text.split(delimiter, max_splits or -1)
+        yield number, cells if text.strip() else []
 
 
 def find_column(
@@ -185,6 +177,13 @@ def find_column(
     raise line_error(name, line, f"one column '{key}' {column!r}", got)
 
 
+def _given(key: str, column: str) -> Column:
+    """Return a column that a user names on the command line, where the first one is 1."""
+    if column == "0":
+        raise ConfigurationError(f"'{key}': expected a column, counted from 1, or its name, got '0'")
+    return int(column) - 1 if column.isdecimal() else column
+
+
 def line_error(name: FilePath, line: int, expected: str, got: str) -> ConfigurationError:
     """Return an error that names the file and the line."""
     return ConfigurationError(f"{fspath(name)}, line {line}: expected {expected}, got {got}")
@@ -193,7 +192,5 @@ def line_error(name: FilePath, line: int, expected: str, got: str) -> Configurat
 def delimiter_hint(columns: list[str], delimiter: Optional[str]) -> str:
     """Return a hint, for the end of an error, to use another delimiter; an empty string if none is likely."""
     candidates = [*DELIMITERS, " "] if len(columns) == 1 else ["\t"]
-    for candidate in candidates:
-        if candidate != delimiter and any(candidate in column for column in columns):
-            return f"; if {candidate!r} separates the columns, set 'delimiter' to it"
-    return ""
+    likely = (each for each in candidates if each != delimiter and any(each in column for column in columns))
+    return next((f"; if {each!r} separates the columns, set 'delimiter' to it" for each in likely), "")
