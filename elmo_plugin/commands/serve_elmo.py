@@ -68,12 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Serve until a signal stops the server."""
-    try:
+    from elmo_plugin.common import extra
+
+    with extra("serve"):
         from elmo_plugin.serving import Address, load_served, read_limits, serve
-    except ImportError as error:
-        raise argparse.ArgumentError(
-            None, f"{error.name} is not installed; install it with `pip install 'elmo-plugin[serve]'`"
-        ) from error
     load = partial(load_served, args.model, args.language_model, args.predictor, args.language, args.cuda_device)
     address = Address(args.host, args.port, tuple(args.allow_host))
     serve(load, address, read_limits(args.limit))

@@ -15,7 +15,7 @@ from elmo_plugin.common.config_keys import (
     probability,
     registered_name,
 )
-from elmo_plugin.common.installed import installed
+from elmo_plugin.common.installed import extra, installed
 from elmo_plugin.common.json_text import parse_json, read_json
 from elmo_plugin.common.labels import labels_not_in_train, labels_of, some_of
 from elmo_plugin.common.made_with import check_made_with
@@ -36,6 +36,7 @@ __all__ = [
     "check_made_with",
     "check_value",
     "did_you_mean",
+    "extra",
     "installed",
     "is_ours",
     "kind_of",

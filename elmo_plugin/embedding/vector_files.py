@@ -15,10 +15,9 @@ from typing import Any, ClassVar, NamedTuple, Optional
 import h5py
 import numpy as np
 from allennlp.common import Registrable
-from allennlp.common.checks import ConfigurationError
 from more_itertools import constrained_batches
 
-from elmo_plugin.common import atomic_file, registered_name
+from elmo_plugin.common import atomic_file, extra, registered_name
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.text import BOUNDARIES
 
@@ -296,10 +295,8 @@ class ParquetFile(VectorFile):
     reading = "import pyarrow.parquet as parquet; print(parquet.read_table({}).schema)"
 
     def __init__(self, compress: bool = False) -> None:
-        try:
+        with extra("parquet"):
             import_module("pyarrow")
-        except ImportError as error:
-            raise ConfigurationError("parquet needs pyarrow: pip install 'elmo-plugin[parquet]'") from error
         self._compression = "zstd" if compress else "none"
 
     def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
