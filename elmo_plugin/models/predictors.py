@@ -21,34 +21,25 @@ from elmo_plugin.models.spans import TAGS_TO_SPANS, Spans
 from elmo_plugin.text import (
     LineReader,
     SpacyBlankTokenizer,
+    as_tokens,
     instance_words,
     read_question,
     without_lone_surrogates,
 )
 
 
-class TextPredictor(Predictor, ABC):
-    """Answer `{"sentence": "raw text"}`, which spaCy's rules tokenize, or `{"tokens": [...]}`, used unchanged.
-
-    Subclasses turn JSON into an instance, and answer all instances in `predict_batch_instance`. What a reader and a
-    model of one's own must do for them stands in docs/extend.md, which the errors about both name.
-    """
+class TextPredictor(Predictor):
+    """Answer `{"sentence": "raw text"}`, which spaCy's rules tokenize, or `{"tokens": [...]}`, used unchanged."""
 
     def __init__(self, model: Model, dataset_reader: DatasetReader, language: Optional[str] = None) -> None:
         super().__init__(model, dataset_reader)
-        self.tokenizer = SpacyBlankTokenizer(language or language_of(model) or "en")
-        self._lines = LineReader(language or language_of(model))
+        language = language or language_of(model)
+        self.tokenizer = SpacyBlankTokenizer(language or "en")
+        self._lines = LineReader(language)
 
     def load_line(self, line: str) -> JsonDict:
         """Parse a line of JSON. Raises `ConfigurationError` with the number of the line if it is not JSON."""
         return self._lines.read(line)
-
-    def words(self, json_dict: JsonDict) -> list[str]:
-        """Return the tokens of an input. Raises `ConfigurationError` if it has neither text nor tokens."""
-        question = read_question(json_dict)
-        if isinstance(question, list):
-            return question
-        return [token.ensure_text() for token in self.tokenizer.tokenize(question)]
 
     def predict(self, sentence: str) -> JsonDict:
         """Answer raw text."""
@@ -58,24 +49,41 @@ class TextPredictor(Predictor, ABC):
         """Answer one instance."""
         return self.predict_batch_instance([instance])[0]
 
-    @abstractmethod
+    def _tokens(self, json_dict: JsonDict) -> list[Token]:
+        """Return the tokens of an input. Raises `ConfigurationError` if it has neither text nor tokens."""
+        question = read_question(json_dict)
+        return self.tokenizer.tokenize(question) if isinstance(question, str) else as_tokens(question)
+
+
+class LabelPredictor(TextPredictor, ABC):
+    """Answer with the labels of a model.
+
+    What a reader and a model of one's own must do for it stands in docs/extend.md, which the errors about both name.
+    """
+
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Answer instances. Their gold labels are ignored."""
+        """Answer instances in one forward pass. Their gold labels, which may be unseen, are ignored."""
+        if not instances:
+            return []
+        unlabelled = [
+            Instance({key: field for key, field in instance.fields.items() if key not in ("tags", "label")})
+            for instance in map(_with_a_token, instances)
+        ]
+        with explained(self._model, "'forward' and 'make_output_human_readable' to answer instances without labels"):
+            outputs = super().predict_batch_instance(unlabelled)
+        return [self._answer(*pair) for pair in zip(map(instance_words, instances), outputs, strict=True)]
+
+    @abstractmethod
+    def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
+        """Return the answer for a text. Without words, the output is that of one empty word."""
 
     def _instance(self, text: Union[str, list[Token]]) -> Instance:
         """Return the instance that the dataset reader makes of a text without labels."""
-        given = "a string" if isinstance(text, str) else "a list of tokens"
-        with explained(
-            self._dataset_reader, f"'text_to_instance' to make an instance with a field 'tokens' of {given}"
-        ):
+        expected = f"'text_to_instance' to make an instance with a field 'tokens' of a {type(text).__name__}"
+        with explained(self._dataset_reader, expected):
             instance = self._dataset_reader.text_to_instance(text)
             instance_words(instance)
             return instance
-
-    def _outputs(self, instances: list[Instance]) -> list[JsonDict]:
-        """Return what the model says of instances without labels, all in one forward pass."""
-        with explained(self._model, "'forward' and 'make_output_human_readable' to answer instances without labels"):
-            return Predictor.predict_batch_instance(self, instances) if instances else []
 
 
 @contextmanager
@@ -86,15 +94,12 @@ def explained(part: object, expected: str) -> Iterator[None]:
     except (AssertionError, AttributeError, LookupError, NotImplementedError, TypeError) as error:
         if type(part).__module__.partition(".")[0] in ("elmo_plugin", "allennlp", "allennlp_models"):
             raise
-        got = f"{type(error).__name__}: {error}".removesuffix(": ")
-        name = type(part).__name__
-        raise ConfigurationError(
-            f"{name}: expected {expected}, got {got}; see {installed('docs/extend.md')}"
-        ) from error
+        page = installed("docs/extend.md")
+        raise ConfigurationError(f"{type(part).__name__}: expected {expected}, got {error!r}; see {page}") from error
 
 
 @Predictor.register("elmo_tagger")
-class ElmoTaggerPredictor(TextPredictor):
+class ElmoTaggerPredictor(LabelPredictor):
     """Predict `tokens`, `tags`, `probabilities` (one per token) and, if the tags encode spans, `spans`.
 
     A span has a `label`, a `text`, and the tokens `start` to `end`, exclusive.
@@ -108,13 +113,6 @@ class ElmoTaggerPredictor(TextPredictor):
     `SpacyBlankTokenizer`; the default is that of the biLM, or English if it does not say.
     """
 
-    def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Tag instances in one forward pass. A text without tokens has no tags."""
-        sentences = [instance_words(instance) for instance in instances]
-        nonempty = [_without(instance, "tags") for instance, words in zip(instances, sentences, strict=True) if words]
-        outputs = iter(self._outputs(nonempty))
-        return [self._answer(words, next(outputs) if words else {}) for words in sentences]
-
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
         """Return one instance per predicted span, in which all other tags are O and left out of the loss.
 
@@ -125,7 +123,8 @@ class ElmoTaggerPredictor(TextPredictor):
         has_outside = "O" in self._model.vocab.get_token_to_index_vocabulary(namespace)
         spans = [
             [tag if start <= index <= end else "O" for index, tag in enumerate(tags)]
-            for _, (start, end) in (self._spans(tags) if has_outside else [])
+            for _, (start, end) in self._spans(tags) or []
+            if has_outside
         ]
         labeled = []
         for labels in spans or [tags]:
@@ -138,44 +137,41 @@ class ElmoTaggerPredictor(TextPredictor):
         return labeled
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
-        words = self.words(json_dict)
-        instance = self._instance([Token(word) for word in words])
-        if not words:  # a reader may add an empty token
+        tokens = self._tokens(json_dict)
+        instance = self._instance(tokens)
+        if not tokens:  # a reader may add an empty token
             instance["tokens"].tokens = []  # type: ignore[attr-defined]
         return instance
 
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
-        if words and "tags" not in output:
+        if "tags" not in output:
             raise ConfigurationError(
                 "'elmo_tagger': expected a tagger, which returns 'tags', got "
                 f"{type(self._model).__name__}, which returns {[*output]}; see {installed('docs/extend.md')}"
             )
-        tags = output.get("tags", [])[: len(words)]  # AllenNLP's taggers also tag the padding of a batch
+        tags = output["tags"][: len(words)]  # AllenNLP's taggers also tag the padding of a batch
         answer: JsonDict = {"tokens": words, "tags": tags}
-        if "probabilities" in output or not words:
-            answer["probabilities"] = output.get("probabilities", [])
-        elif "class_probabilities" in output:  # of AllenNLP's `simple_tagger`; its `crf_tagger` has none
-            answer["probabilities"] = [max(row) for row in output["class_probabilities"][: len(words)]]
-        if self._label_encoding is not None:
+        # AllenNLP's `simple_tagger` has class probabilities, its `crf_tagger` neither.
+        probabilities = output.get("probabilities") or [max(row) for row in output.get("class_probabilities", [])]
+        if probabilities:
+            answer["probabilities"] = probabilities[: len(words)]
+        spans = self._spans(tags)
+        if spans is not None:
             answer["spans"] = [
                 {"label": label, "start": start, "end": end + 1, "text": " ".join(words[start : end + 1])}
-                for label, (start, end) in self._spans(tags)
+                for label, (start, end) in spans
             ]
         return answer
 
-    def _spans(self, tags: list[str]) -> Spans:
-        if self._label_encoding is None:
-            return []
-        return sorted(TAGS_TO_SPANS[self._label_encoding](tags, []), key=lambda span: span[1])
-
-    @property
-    def _label_encoding(self) -> Optional[str]:
+    def _spans(self, tags: list[str]) -> Optional[Spans]:
+        """Return the spans in their order, or `None` if the tags of the model encode no spans."""
         metric = getattr(self._model, "_f1_metric", None)  # `simple_tagger` keeps its encoding in the metric
-        return getattr(self._model, "label_encoding", getattr(metric, "_label_encoding", None))
+        encoding = getattr(self._model, "label_encoding", getattr(metric, "_label_encoding", None))
+        return sorted(TAGS_TO_SPANS[encoding](tags, []), key=lambda span: span[1]) if encoding else None
 
 
 @Predictor.register("elmo_classifier")
-class ElmoClassifierPredictor(TextPredictor):
+class ElmoClassifierPredictor(LabelPredictor):
     """Predict `tokens`, `label`, `probabilities` (by label), and `probs` (the same in the order of the labels).
 
     The dataset reader tokenizes raw text. `{"tokens": [...]}` is used unchanged. The reader's `max_sequence_length`
@@ -190,12 +186,6 @@ class ElmoClassifierPredictor(TextPredictor):
     `SpacyBlankTokenizer`; the default is that of the biLM, or English if it does not say.
     """
 
-    def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
-        """Classify instances in one forward pass."""
-        unlabelled = [_with_a_token(_without(instance, "label")) for instance in instances]
-        outputs = self._outputs(unlabelled)
-        return [self._answer(*pair) for pair in zip(map(instance_words, unlabelled), outputs, strict=True)]
-
     def predictions_to_labeled_instances(self, instance: Instance, outputs: dict[str, Any]) -> list[Instance]:
         """Return one instance with the best label."""
         new = instance.duplicate()
@@ -204,11 +194,11 @@ class ElmoClassifierPredictor(TextPredictor):
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         question = read_question(json_dict)
-        if isinstance(question, str):
-            return _with_a_token(self._instance(question))
-        instance = self._instance(without_lone_surrogates(" ".join(question)))
-        kept = question[: getattr(self._dataset_reader, "_max_sequence_length", None)]
-        instance["tokens"].tokens = [Token(word) for word in kept]  # type: ignore[attr-defined]
+        text = question if isinstance(question, str) else " ".join(question)
+        instance = self._instance(without_lone_surrogates(text))
+        if isinstance(question, list):
+            kept = question[: getattr(self._dataset_reader, "_max_sequence_length", None)]
+            instance["tokens"].tokens = as_tokens(kept)  # type: ignore[attr-defined]
         return _with_a_token(instance)
 
     def _answer(self, words: list[str], output: JsonDict) -> JsonDict:
@@ -217,11 +207,11 @@ class ElmoClassifierPredictor(TextPredictor):
                 "'elmo_classifier': expected a classifier, which returns 'label' and 'probs', got "
                 f"{type(self._model).__name__}, which returns {[*output]}; see {installed('docs/extend.md')}"
             )
-        namespaces = (getattr(self._model, name, None) for name in ("label_namespace", "_label_namespace"))
-        names = self._model.vocab.get_index_to_token_vocabulary(next(filter(None, namespaces), "labels"))
+        namespace = getattr(self._model, "label_namespace", getattr(self._model, "_label_namespace", "labels"))
+        names = self._model.vocab.get_index_to_token_vocabulary(namespace)
         probs = _probs(output)
         by_label = {names.get(index, str(index)): value for index, value in enumerate(probs)}  # integers have no names
-        return {"tokens": words, "label": str(output["label"]), "probabilities": by_label, "probs": probs}
+        return {"tokens": words or [""], "label": str(output["label"]), "probabilities": by_label, "probs": probs}
 
 
 @Predictor.register("elmo_embedder")
@@ -264,18 +254,13 @@ class ElmoEmbedderPredictor(TextPredictor):
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         """Build the instance without the dataset reader, which may need more than a text for other models."""
-        return Instance({"tokens": TextField([Token(word) for word in self.words(json_dict)])})
+        return Instance({"tokens": TextField(self._tokens(json_dict))})
 
 
 def _probs(output: JsonDict) -> list[float]:
     """Return the probability of each label, which AllenNLP's `bcn` calls `class_probabilities`."""
     probs = output["probs"] if "probs" in output else output.get("class_probabilities", [])
     return [float(value) for value in probs]
-
-
-def _without(instance: Instance, name: str) -> Instance:
-    """Return the instance without its gold label, which may be unseen."""
-    return Instance({key: field for key, field in instance.fields.items() if key != name})
 
 
 def _with_a_token(instance: Instance) -> Instance:
