@@ -33,12 +33,6 @@ class WholeInput(TextFieldEmbedder):
         self._embedders = (text_field_embedder, elmo)  # a tuple, so that they are not submodules
         self.elmo_indexer = elmo_indexer
 
-    def get_output_dim(self) -> int:
-        """Return the width of x and of all mixes of ELMo."""
-        embedder, elmo = self._embedders
-        x_dim = embedder.get_output_dim() if embedder else 0
-        return x_dim + (len(elmo.mixes) * elmo.get_output_dim() if elmo else 0)
-
     def forward(self, tokens: TextFieldTensors) -> Tensor:  # type: ignore[override]
         """Embed the tensors of a text field as (B, T, output dim)."""
         embedder, elmo = self._embedders

@@ -111,23 +111,21 @@ def check_label_encoding(label_encoding: str, labels: Collection[str]) -> None:
     CoNLL-2003 uses.
     """
     own = {label for label in labels if not label.startswith("@@")}  # AllenNLP's own entries of a vocabulary
-    if label_encoding not in TAGS_TO_SPANS:
+    fitting = [scheme for scheme in SCHEMES if not _misfits(own, scheme)]
+    # BMES has no O in AllenNLP.
+    usable = [scheme for scheme in fitting if scheme in TAGS_TO_SPANS and not (scheme == "BMES" and "O" in own)]
+    if label_encoding in usable:
+        return
+    if label_encoding in TAGS_TO_SPANS:
+        expected, got = f"labels of {label_encoding!r}", ", ".join((_misfits(own, label_encoding) or ["O"])[:5])
+    else:
         expected, got = f"null or one of {[*TAGS_TO_SPANS]}", repr(label_encoding)
-    else:
-        others = _misfits(own, label_encoding)
-        if label_encoding == "BMES":  # which has no O in AllenNLP
-            others += sorted(own & {"O"})
-        if not others:
-            return
-        expected, got = f"labels of {label_encoding!r}", ", ".join(others[:5])
-    fitting = next((scheme for scheme in SCHEMES if not _misfits(own, scheme)), None)
-    if fitting is None:
-        advice = "set null for labels that encode no spans"
-    elif fitting in TAGS_TO_SPANS and not (fitting == "BMES" and "O" in own):
-        advice = f"the labels fit {fitting!r}"
-    else:
+    advice = "set null for labels that encode no spans"
+    if usable:
+        advice = f"the labels fit {usable[0]!r}"
+    elif fitting:
         advice = (
-            f"the labels fit {fitting!r}: let 'column_tags' convert them, with 'coding_scheme' {fitting!r} and "
+            f"the labels fit {fitting[0]!r}: let 'column_tags' convert them, with 'coding_scheme' {fitting[0]!r} and "
             "'convert_to_coding_scheme' 'BIOUL', and set 'label_encoding' 'BIOUL'"
         )
     raise ConfigurationError(f"'label_encoding': expected {expected}, got {got}; {advice}")
@@ -187,13 +185,12 @@ class SpanF1(Metric):
 
     def get_metric(self, reset: bool = False) -> dict[str, Any]:
         """Return `precision-`, `recall-` and `f1-measure-` for each type of span counted so far, and for `overall`."""
-        by_type = zip(self.types, self.counts[:, :-1].T.tolist(), strict=True)
-        counts = {name: each for name, each in by_type if any(each)} | {"overall": self.counts.sum(dim=1).tolist()}
+        counts = [*self.counts[:, :-1].T.tolist(), self.counts.sum(dim=1).tolist()]
         metrics = {}
-        for name, each in counts.items():
-            scores = SpanBasedF1Measure._compute_metrics(*each)
-            for key, score in zip(SCORES, scores, strict=True):
-                metrics[f"{key}-{name}"] = score
+        for name, each in zip([*self.types, "overall"], counts, strict=True):
+            if any(each) or name == "overall":
+                scores = SpanBasedF1Measure._compute_metrics(*each)
+                metrics |= {f"{key}-{name}": score for key, score in zip(SCORES, scores, strict=True)}
         if reset:
             self.reset()
         return metrics
@@ -208,8 +205,6 @@ class SpanF1(Metric):
         self.counts = torch.zeros(3, len(self.types) + 1, dtype=torch.long)
 
     def _spans(self, tags: list[str]) -> set[tuple[str, tuple[int, int]]]:
-        if not tags:
-            return set()
         if self.label_encoding is None:
             return {(tag, (index, index)) for index, tag in enumerate(tags) if tag != "O"}
         inside = "M" if self.label_encoding == "BMES" else "I"

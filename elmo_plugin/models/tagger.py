@@ -11,7 +11,7 @@ from allennlp.modules import ConditionalRandomField, Seq2SeqEncoder, TextFieldEm
 from allennlp.modules.conditional_random_field import allowed_transitions
 from allennlp.nn import InitializerApplicator
 from allennlp.nn.util import sequence_cross_entropy_with_logits
-from allennlp.training.metrics import CategoricalAccuracy
+from allennlp.training.metrics import BooleanAccuracy
 from torch import BoolTensor, Tensor, nn
 
 from elmo_plugin.elmo import Elmo
@@ -66,7 +66,7 @@ class ElmoTagger(Model):
         self.tag_projection = TimeDistributed(nn.Linear(text.get_output_dim(), len(labels)))
         constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
         self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
-        self.accuracy = CategoricalAccuracy()
+        self.accuracy = BooleanAccuracy()
         measures_f1 = label_encoding is not None or verbose_metrics
         self.span_f1 = SpanF1(labels.values(), label_encoding) if measures_f1 else None
         initializer(self)
@@ -145,7 +145,7 @@ class ElmoTagger(Model):
         if tags is not None:
             self.labels.check(tags, self.training)
             output["loss"] = self._loss(logits, tags, mask, ignore_loss_on_o_tags)
-            self._measure(predicted, logits, tags, mask)
+            self._measure(predicted, tags, mask)
         if metadata is not None:
             output["words"] = [each["words"] for each in metadata]
         return output
@@ -156,12 +156,11 @@ class ElmoTagger(Model):
         AllenNLP's CRF is normalized over all tag sequences, including those that the label encoding forbids.
         """
         probabilities = self._probabilities(output_dict["logits"], output_dict["mask"]).tolist()
-        name = self.vocab.get_token_from_index
         output_dict["probabilities"] = [
             [row[tag] for row, tag in zip(rows, tags, strict=False)]
             for rows, tags in zip(probabilities, output_dict["tags"], strict=True)
         ]
-        output_dict["tags"] = [[name(tag, self.label_namespace) for tag in tags] for tags in output_dict["tags"]]
+        output_dict["tags"] = [[*map(self.labels.name, tags)] for tags in output_dict["tags"]]
         return output_dict
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
@@ -200,15 +199,13 @@ class ElmoTagger(Model):
         ) - self.crf._input_likelihood(logits, self.crf.transitions, mask)  # (B,)
         return -log_likelihood.mean()
 
-    def _measure(self, predicted: list[list[int]], logits: Tensor, tags: Tensor, mask: BoolTensor) -> None:
-        chosen = torch.zeros_like(logits)  # (B, T, labels), one-hot, because AllenNLP's metric takes scores
-        for row, indices in zip(chosen, predicted, strict=True):
-            row[range(len(indices)), indices] = 1.0
-        self.accuracy(chosen, tags.where(self.labels.are_known(tags), -1), mask)
+    def _measure(self, predicted: list[list[int]], tags: Tensor, mask: BoolTensor) -> None:
+        best = torch.tensor([tag for row in predicted for tag in row], device=tags.device)  # (N,)
+        self.accuracy(best, tags[mask])
         if self.span_f1 is not None:
-            name = self.labels.name
-            gold = [[*map(name, row[: len(best)])] for row, best in zip(tags.tolist(), predicted, strict=True)]
-            self.span_f1([[*map(name, row)] for row in predicted], gold)
+            rows = zip(predicted, tags.tolist(), strict=True)
+            gold = [[*map(self.labels.name, row[: len(found)])] for found, row in rows]
+            self.span_f1([[*map(self.labels.name, row)] for row in predicted], gold)
 
     def _probabilities(self, logits: Tensor, mask: BoolTensor) -> Tensor:
         """Return the probability of each label of each token, (B, T, labels)."""

@@ -55,8 +55,7 @@ def measure(model: ElmoTagger, gold: list[list[str]], predicted: list[list[str]]
     padded = torch.zeros(len(gold), max(lengths), dtype=torch.long)
     for row, tags in zip(padded, gold, strict=True):
         row[: len(tags)] = torch.tensor([index[tag] for tag in tags])
-    logits = torch.zeros(*padded.shape, len(index))
-    model._measure([[index[tag] for tag in tags] for tags in predicted], logits, padded, mask)
+    model._measure([[index[tag] for tag in tags] for tags in predicted], padded, mask)
     return model.get_metrics(reset=True)
 
 
