@@ -2,16 +2,17 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment, FileSystemLoader, select_autoescape
 from matplotlib import style
 from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from elmo_plugin.analysis.page import plain, table
+from elmo_plugin.common import atomic_folder
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 styled = style.context(
@@ -34,9 +35,6 @@ styled = style.context(
 """A decorator for functions that draw figures and write pages."""
 WIDTH = 4.0
 """The width of a figure in inches; a screen of 390 pixels shows it at 93 %."""
-TEMPLATE = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True).get_template(
-    "sections.html.j2"
-)
 
 
 class Section(NamedTuple):
@@ -48,32 +46,35 @@ class Section(NamedTuple):
     figures: Mapping[str, Figure] = {}
 
 
-def page_files(name: str, title: str, head: str, sections: Sequence[Section]) -> dict[str, bytes]:
-    """Return the content of `NAME.md`, of the figures beside it, and of `NAME.html`."""
-    blocks = [f"# {title}", plain(head)]
-    files: dict[str, bytes] = {}
-    images: dict[str, str] = {}
-    for section in sections:
-        blocks += [f"## {plain(section.title)}", plain(section.text)]
-        for frame in section.tables:
-            cells = [[plain(cell) for cell in row] for row in frame.fillna("").astype(str).to_numpy()]
-            blocks.append(table([plain(str(column)) for column in frame.columns], cells, names=len(frame.columns)))
-        for caption, figure in section.figures.items():
-            file = BytesIO()
-            figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-            svg = f"{name}_{len(images) + 1}.svg"
-            blocks.append(f"![{plain(caption)}]({svg})")
-            files[svg] = file.getvalue()
-            images[caption] = f"data:image/svg+xml;base64,{b64encode(files[svg]).decode()}"
-    html = TEMPLATE.render(title=title, head=head, sections=sections, images=images)
-    return {**files, f"{name}.md": ("\n\n".join(blocks) + "\n").encode(), f"{name}.html": html.encode()}
+def write_page(output: Path, name: str, title: str, head: str, sections: Sequence[Section]) -> list[Path]:
+    """Write `NAME.md`, the figures beside it, and `NAME.html` to a folder, all or nothing. Returns the files."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=select_autoescape(["html.j2"]), trim_blocks=True
+    )
+    environment.filters.update(plain=plain, markdown=_markdown, base64=b64encode)
+    with atomic_folder(output, f"{name}.md") as partial:
+        svgs: dict[str, Path] = {}
+        for caption, figure in chain.from_iterable(section.figures.items() for section in sections):
+            svgs[caption] = partial / f"{name}_{len(svgs) + 1}.svg"
+            figure.savefig(svgs[caption], metadata={"Date": None, "Creator": None})
+        for ending in ("md", "html"):
+            page = environment.get_template(f"page.{ending}.j2").render(
+                title=title, head=head, sections=sections, svgs=svgs
+            )
+            (partial / f"{name}.{ending}").write_text(page.rstrip() + "\n", encoding="utf-8")
+        names = sorted(path.name for path in partial.iterdir())
+    return [output / name for name in names]
 
 
-def panels(count: int, height: float) -> tuple[Figure, Any]:
-    """Return a figure and its `count` panels of `height` inches, two beside each other, with the same scores."""
-    rows = -(-count // 2)
-    figure = Figure(figsize=(WIDTH, 0.6 + rows * height))
-    axes = figure.subplots(rows, min(count, 2), squeeze=False, sharey=True).flatten()
+def _markdown(frame: DataFrame) -> str:
+    cells = frame.fillna("").astype(str).map(plain).to_numpy()
+    return table([plain(str(column)) for column in frame.columns], cells, names=len(frame.columns))
+
+
+def panels(height: float, count: int = 1) -> tuple[Figure, Any]:
+    """Return a figure of `height` inches and its `count` panels, two beside each other, with the same scores."""
+    figure = Figure(figsize=(WIDTH, height))
+    axes = figure.subplots(-(-count // 2), min(count, 2), squeeze=False, sharey=True).flatten()
     for unused in axes[count:]:
         unused.remove()
     return figure, axes[:count]

@@ -1,7 +1,7 @@
 """Find the nearest neighbours of a word in context, and of the word without context (ELMo §5.3, Table 4)."""
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple, Optional
@@ -111,115 +111,99 @@ def find_query(sentence: str, word: str) -> Query:
     is given.
     """
     tokens = split_tokens(sentence)
-    form, _, number = (word, "", "") if word in tokens else word.rpartition(":")
-    positions = [position for position, token in enumerate(tokens) if token == form]
-    if number.isdecimal() and 1 <= int(number) <= len(positions):
-        return Query(tokens, positions[int(number) - 1])
+    positions = [position for position, token in enumerate(tokens) if token == word]
+    numbered = {f"{token}:{tokens[:index].count(token) + 1}": index for index, token in enumerate(tokens)}
     if len(positions) > 1:
-        choices = ", ".join(f"{form}:{n}" for n in range(1, len(positions) + 1))
-        raise ConfigurationError(f"'word': {sentence!r} contains {form!r} {len(positions)} times: choose {choices}")
-    if number or not positions:
+        choices = ", ".join(f"{word}:{n}" for n in range(1, len(positions) + 1))
+        raise ConfigurationError(f"'word': {sentence!r} contains {word!r} {len(positions)} times: choose {choices}")
+    if not positions and word not in numbered:
         raise ConfigurationError(f"'word': expected one of the tokens {tokens}, got {word!r}")
-    return Query(tokens, positions[0])
+    return Query(tokens, positions[0] if positions else numbered[word])
+
+
+def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Search, text: str = "") -> list[Found]:
+    """Return the neighbours of each query in one text, which `text` names; see `search_texts`."""
+    return search_texts(embedder, {text: corpus}, queries, how)
 
 
 def search_texts(
     embedder: Embedder, corpora: Mapping[str, Corpus], queries: Sequence[Query], how: Search
 ) -> list[Found]:
-    """Return the neighbours of each query in several texts together, and as many uses from each text.
-
-    `corpora` are the texts by their names; see `search`.
-    """
-    each = how._replace(uses=how.uses // len(corpora))
-    by_text = [search(embedder, corpus, queries, each, text) for text, corpus in corpora.items()]
-    return [_together(found, how.k) for found in zip(*by_text, strict=True)]
-
-
-def _together(found: Sequence[Found], k: int) -> Found:
-    in_context = {" ".join(use.tokens): use for part in reversed(found) for use in part.in_context}
-    context_free = {use.tokens[use.position]: use for part in reversed(found) for use in part.context_free}
-    uses = [part.uses for part in found if part.uses is not None]
-    vectors = [uses[0].vectors[:1], *(each.vectors[1:] for each in uses)] if uses else []
-    kept = Uses([use for each in uses for use in each.neighbors], np.concatenate(vectors)) if uses else None
-    return Found([*_nearest(in_context, k).values()], [*_nearest(context_free, k).values()], kept)
-
-
-def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Search, text: str = "") -> list[Found]:
-    """Return the neighbours of each query, nearest by cosine first, in memory that does not grow with the text.
+    """Return the neighbours of each query, nearest by cosine first, in memory that does not grow with the texts.
 
     The query's own sentence and repeated sentences are left out. Context-free neighbours are other words than the
-    query's.
+    query's. As many uses are kept from each text.
 
     # Parameters
 
     embedder : an embedder that returns all layers
-    corpus : the text to search
+    corpora : the texts to search, by the names that neighbours get
     queries : the words to find neighbours of
     how : the layer and the limits of the search
-    text : the name of the text, which neighbours get
 
-    Raises `ConfigurationError` if the embedder returns one mix of the layers or lacks the layer, and if the text is
-    empty or cannot be read.
+    Raises `ConfigurationError` if the embedder returns one mix of the layers or lacks the layer, and if a text is empty
+    or cannot be read.
     """
     if len(embedder.shape) != 3:
         raise ConfigurationError("the embedder returns one mix of the layers: load it with the mix 'all'")
     if not 0 <= how.layer < embedder.shape[0]:
         raise ConfigurationError(f"'layer': expected 0 (the token layer) to {embedder.shape[0] - 1}, got {how.layer}")
     vectors = embedder.embed([query.tokens for query in queries])  # (L, T, D) each
+    each = how._replace(uses=how.uses // len(corpora))
     neighborhoods = [
-        _Neighborhood(query, array[:, query.position], how, text) for query, array in zip(queries, vectors, strict=True)
+        _Neighborhood(query, array[:, query.position], each) for query, array in zip(queries, vectors, strict=True)
     ]
-    for window in _windows(corpus, how.sentences):
-        lines = [(line, tokens) for line, tokens in window if any(each.can_use(tokens) for each in neighborhoods)]
-        for index, array in embedder.by_length([tokens for _, tokens in lines]):
+    words = {query.word for query in queries}
+    for text, corpus in corpora.items():
+        for window in _windows(corpus, how.sentences):
+            lines = [(line, tokens) for line, tokens in window if tokens and (words & {*tokens} or not how.same_word)]
+            for index, array in embedder.by_length([tokens for _, tokens in lines]):
+                for neighborhood in neighborhoods:
+                    neighborhood.visit(text, *lines[index], array)
             for neighborhood in neighborhoods:
-                neighborhood.visit(*lines[index], array)
-        for neighborhood in neighborhoods:
-            neighborhood.forget_others()
+                neighborhood.forget_others()
     return [neighborhood.found() for neighborhood in neighborhoods]
 
 
 class _Neighborhood:
-    """A query, the vectors (L, D) of its word, and the neighbours, by their keys, and uses found so far."""
+    """A query, the vectors (L, D) of its word, and what is found so far: neighbours by their keys, and uses by text."""
 
-    def __init__(self, query: Query, vectors: np.ndarray, how: Search, text: str) -> None:
-        self._query, self._how, self._text = query, how, text
+    def __init__(self, query: Query, vectors: np.ndarray, how: Search) -> None:
+        self._query, self._how = query, how
         self._contextual, self._token = _unit(vectors[how.layer]), _unit(vectors[0])  # (D,)
         self._in_context: dict[str, Neighbor] = {}
         self._context_free: dict[str, Neighbor] = {}
-        self._uses: list[tuple[Neighbor, np.ndarray]] = []
+        self._uses: dict[str, list[tuple[Neighbor, np.ndarray]]] = defaultdict(list)
 
     def found(self) -> Found:
-        uses = sorted(self._uses, key=lambda use: (use[0].line, use[0].position))
+        uses = [
+            use
+            for of_text in self._uses.values()
+            for use in sorted(of_text, key=lambda use: (use[0].line, use[0].position))
+        ]
         vectors = np.stack([self._contextual, *(vector for _, vector in uses)])  # (1 + N, D)
         kept = Uses([neighbor for neighbor, _ in uses], vectors) if self._how.uses else None
         return Found([*self._in_context.values()], [*self._context_free.values()], kept)
 
-    def can_use(self, tokens: Sequence[str]) -> bool:
-        """Return whether a sentence can contain a neighbour."""
-        return bool(tokens) and (not self._how.same_word or self._query.word in tokens)
-
-    def visit(self, line: int, tokens: list[str], array: np.ndarray) -> None:
+    def visit(self, text: str, line: int, tokens: list[str], array: np.ndarray) -> None:
         """Compare the query with the tokens of a sentence, whose layers are (L, T, D)."""
-        if not self.can_use(tokens):
-            return
         is_word = np.array([token == self._query.word for token in tokens])
         if not self._how.same_word:
             similar = _unit(array[0]) @ self._token  # (T,)
             for position in np.flatnonzero(~is_word).tolist():
-                neighbor = Neighbor(float(similar[position]), line, tokens, position, self._text)
+                neighbor = Neighbor(float(similar[position]), line, tokens, position, text)
                 self._context_free.setdefault(tokens[position], neighbor)
-        if tokens == self._query.tokens:
+        if tokens == self._query.tokens or (self._how.same_word and not is_word.any()):
             return
         vectors = _unit(array[self._how.layer])  # (T, D)
         cosines = vectors @ self._contextual  # (T,)
-        for position in np.flatnonzero(is_word)[: self._how.uses - len(self._uses)].tolist():
-            use = Neighbor(float(cosines[position]), line, tokens, position, self._text)
-            self._uses.append((use, vectors[position].copy()))
+        uses = self._uses[text]
+        for position in np.flatnonzero(is_word)[: self._how.uses - len(uses)].tolist():
+            uses.append((Neighbor(float(cosines[position]), line, tokens, position, text), vectors[position].copy()))
         if self._how.same_word:
             cosines[~is_word] = -np.inf
         best = int(cosines.argmax())
-        self._in_context.setdefault(" ".join(tokens), Neighbor(float(cosines[best]), line, tokens, best, self._text))
+        self._in_context.setdefault(" ".join(tokens), Neighbor(float(cosines[best]), line, tokens, best, text))
 
     def forget_others(self) -> None:
         """Keep the nearest neighbours only, so that memory does not grow with the text."""
@@ -229,11 +213,7 @@ class _Neighborhood:
 
 def _nearest(found: dict[str, Neighbor], k: int) -> dict[str, Neighbor]:
     """Return the `k` nearest neighbours, nearest first. Among equals, the earlier one in the text comes first."""
-
-    def order(item: tuple[str, Neighbor]) -> tuple[float, int, int]:
-        return item[1].cosine, -item[1].line, -item[1].position
-
-    return dict(heapq.nlargest(k, found.items(), key=order))
+    return dict(heapq.nlargest(k, found.items(), key=lambda item: (item[1].cosine, -item[1].line, -item[1].position)))
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
@@ -253,9 +233,8 @@ def _windows(corpus: Corpus, sentences: Optional[int]) -> Iterator[list[tuple[in
             is_empty = is_empty and not any(sentence.tokens for sentence in within)
             yield [(line, sentence.tokens) for line, sentence in enumerate(within, window.start + 1)]
             bar.update(len(within))
-            if sentences is None:
-                bar.total = corpus.estimated_sentences()
-            elif window.start + len(within) == sentences:
+            bar.total = sentences or corpus.estimated_sentences()
+            if window.start + len(within) == sentences:
                 break
     if is_empty:
         raise ConfigurationError("the text to search: expected one tokenized sentence per line, got no token")

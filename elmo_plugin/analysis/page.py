@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from elmo_plugin.analysis.minimal_pairs import PairAccuracy
@@ -40,11 +40,16 @@ def neighbors_page(queries: Sequence[Query], found: Sequence[Found], layer: int)
     """Return one table per query, as in Table 4 of ELMo: neighbours by a layer beside neighbours by the token layer."""
     sections = ["# Nearest neighbours in context\n"]
     for query, neighbors in zip(queries, found, strict=True):
-        sections += [f"## {plain(query.word)}\n", f"{_in_bold(query.tokens, query.position)}\n"]
-        rows = list(_neighbors(neighbors))
+        contexts = [
+            [_in_bold(each.tokens, each.position), f"{each.cosine:.3f}", f"{each.line:,}"]
+            for each in neighbors.in_context
+        ]
+        words = [[plain(each.tokens[each.position]), f"{each.cosine:.3f}"] for each in neighbors.context_free]
+        rows = [[*(context or ["", "", ""]), *(word or ["", ""])] for context, word in zip_longest(contexts, words)]
         head = [f"layer {layer}, in context", "cosine", "line", "token layer, without context", "cosine"]
-        width = 5 if neighbors.context_free else 3
+        width = 5 if words else 3
         text = table(head[:width], [row[:width] for row in rows])
+        sections += [f"## {plain(query.word)}\n", f"{_in_bold(query.tokens, query.position)}\n"]
         sections.append(f"{text}\n" if rows else "No other sentence of the text contains this word.\n")
     return "\n".join(sections)
 
@@ -85,10 +90,10 @@ def minimal_pairs_page(title: str, by_phenomenon: dict[str, PairAccuracy], overa
 def data_check_page(config: str, checked: DataCheck) -> str:
     """Return the sizes of all parts, a table per field of labels, and what to do."""
     sections = [f"# {plain(config)}"]
-    rows = []
-    for part in checked.parts:
-        numbers = (part.n_texts, len(part.compared), part.n_tokens, part.longest)
-        rows.append([part.name, *(f"{number:,}" for number in numbers)])
+    rows = [
+        [part.name, *(f"{n:,}" for n in (part.n_texts, len(part.compared), part.n_tokens, part.longest))]
+        for part in checked.parts
+    ]
     if rows:
         sections.append(table(["part", "texts", "distinct", "tokens", "longest"], rows))
     for field in dict.fromkeys(field for part in checked.parts for field in part.labels):
@@ -105,17 +110,6 @@ def data_check_page(config: str, checked: DataCheck) -> str:
     listed = [*(f"**Cannot train.** {plain(text)}" for text in checked.failures), *map(plain, checked.advice)]
     to_do = "\n".join(f"{number}. {text}" for number, text in enumerate(listed, 1))
     return "\n\n".join([*sections, "## What to do", to_do or "Nothing: no problem was found."]) + "\n"
-
-
-def _neighbors(found: Found) -> Iterator[list[str]]:
-    """Yield the cells of each row: a sentence beside a word."""
-    for context, word in zip_longest(found.in_context, found.context_free):
-        row = ["", "", "", "", ""]
-        if context:
-            row[:3] = [_in_bold(context.tokens, context.position), f"{context.cosine:.3f}", f"{context.line:,}"]
-        if word:
-            row[3:] = [plain(word.tokens[word.position]), f"{word.cosine:.3f}"]
-        yield row
 
 
 def _in_bold(tokens: Sequence[str], position: int) -> str:

@@ -1,7 +1,7 @@
 """Measure how well each layer alone predicts tags and word senses (ELMo §5.3, Tables 5 and 6)."""
 
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from os import fspath
 from typing import NamedTuple, Optional
@@ -15,9 +15,6 @@ from elmo_plugin.bilm import BiLM
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.embedding import Embedder
 from elmo_plugin.models import ColumnTagsReader, FilePath
-
-NO_SENSE = "O"
-"""The entry in a column of senses for a token without a sense."""
 
 
 class LabelledSentence(NamedTuple):
@@ -38,16 +35,16 @@ class Examples(NamedTuple):
     vectors: np.ndarray
 
 
-Classifier = Callable[[Examples, Examples, int], np.ndarray]
-"""A function of training examples, evaluation examples and a layer that predicts the labels (N,) of the latter."""
-
-
 class ProbingTask(NamedTuple):
-    """A probing task: train on `train`, evaluate on `dev`. `word_form` maps a token to its word."""
+    """A probing task: train on `train`, evaluate on `dev`. `word_form` maps a token to its word.
+
+    `classifier` is a function of training examples, evaluation examples and a layer that predicts the labels (N,) of
+    the latter.
+    """
 
     train: list[LabelledSentence]
     dev: list[LabelledSentence]
-    classifier: Classifier
+    classifier: Callable[[Examples, Examples, int], np.ndarray]
     word_form: Callable[[str], str]
 
 
@@ -85,7 +82,7 @@ def read_senses(path: FilePath, reader: ColumnTagsReader) -> list[LabelledSenten
 
     Raises `ConfigurationError` if it contains no sense.
     """
-    return _read(path, reader, NO_SENSE)
+    return _read(path, reader, none="O")
 
 
 def probe(embedder: Embedder, task: ProbingTask) -> Accuracies:
@@ -108,17 +105,16 @@ def embed_examples(
 
     Memory holds the vectors of these tokens only: 4 · L · D bytes per token.
     """
-    chosen = [[label is not None for label in sentence.labels] for sentence in sentences]
-    ends = np.cumsum([sum(choice) for choice in chosen])
-    num_layers, _, width = embedder.shape
-    vectors = np.empty((num_layers, ends[-1], width), dtype=np.float32)  # (L, N, D)
+    labelled = [[label is not None for label in sentence.labels] for sentence in sentences]
+    ends = np.cumsum([sum(each) for each in labelled])
+    vectors = np.empty((embedder.shape[0], ends[-1], embedder.shape[2]), dtype=np.float32)  # (L, N, D)
+    of_sentences = np.split(vectors, ends[:-1], axis=1)  # views
     embedded = embedder.by_length([sentence.tokens for sentence in sentences])
     for index, array in Tqdm.tqdm(embedded, desc="embedding", unit=" sentences", total=len(sentences)):
-        vectors[:, ends[index] - sum(chosen[index]) : ends[index]] = array[:, chosen[index]]
-    tokens = [token for sentence in sentences for token in sentence.tokens]
-    labels = [label for sentence in sentences for label in sentence.labels]
-    words = [word_form(token) for token, label in zip(tokens, labels, strict=True) if label is not None]
-    return Examples(np.array(words), np.array([label for label in labels if label is not None]), vectors)
+        of_sentences[index][:] = array[:, labelled[index]]
+    pairs = [pair for sentence in sentences for pair in zip(*sentence, strict=True) if pair[1] is not None]
+    words = [word_form(token) for token, _ in pairs]
+    return Examples(np.array(words), np.array([label for _, label in pairs]), vectors)
 
 
 def random_twin(embedder: Embedder, seed: int) -> Embedder:
@@ -148,11 +144,10 @@ def linear(train: Examples, dev: Examples, layer: int) -> np.ndarray:
     from sklearn.preprocessing import StandardScaler
 
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=100))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # after 75 iterations, accuracies change by less than 0.1 %
+    # After 75 iterations, accuracies change by less than 0.1 %.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         model.fit(train.vectors[layer], train.labels)
-    predicted: np.ndarray = model.predict(dev.vectors[layer])  # (N of dev,)
-    return predicted
+    return np.asarray(model.predict(dev.vectors[layer]))  # (N of dev,)
 
 
 def nearest_sense(train: Examples, dev: Examples, layer: int) -> np.ndarray:
@@ -160,22 +155,15 @@ def nearest_sense(train: Examples, dev: Examples, layer: int) -> np.ndarray:
 
     A word that training lacks gets the baseline's prediction; in the paper it gets the first sense of WordNet.
     """
+    sums: dict[str, dict[str, np.ndarray]] = defaultdict(dict)  # in the direction of the averages
+    for word, sense, vector in zip(train.words, train.labels, train.vectors[layer], strict=True):
+        sums[word][sense] = sums[word].get(sense, 0) + vector  # (D,)
     predicted = most_frequent(train, dev)
-    train_positions, dev_positions = _positions(train.words), _positions(dev.words)
-    common = train_positions.keys() & dev_positions.keys()
-    for word in common:
-        known, asked = train_positions[word], dev_positions[word]
-        senses, which = np.unique(train.labels[known], return_inverse=True)  # (S,), (N of the word,)
-        members = np.eye(len(senses), dtype=np.float32)[which].T  # (S, N of the word)
-        sums = members @ train.vectors[layer, known]  # (S, D), in the direction of the averages
-        sums /= np.linalg.norm(sums, axis=1, keepdims=True)
-        predicted[asked] = senses[(dev.vectors[layer, asked] @ sums.T).argmax(axis=1)]
+    for index, (word, vector) in enumerate(zip(dev.words, dev.vectors[layer], strict=True)):
+        if word in sums:
+            cosines = {sense: vector @ each / np.linalg.norm(each) for sense, each in sums[word].items()}
+            predicted[index] = max(cosines, key=cosines.__getitem__)
     return predicted
-
-
-def _positions(words: np.ndarray) -> dict[str, list[int]]:
-    """Map each word to its positions."""
-    return map_reduce(range(len(words)), words.tolist().__getitem__)
 
 
 def _read(path: FilePath, reader: ColumnTagsReader, none: str = "") -> list[LabelledSentence]:

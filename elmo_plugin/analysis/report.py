@@ -1,15 +1,12 @@
 """Write the pages that need the extra `report`: a report about finished runs, and the uses of words in a text."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from allennlp.common.checks import ConfigurationError
-
 from elmo_plugin.analysis.nearest_contexts import Found, Query
 from elmo_plugin.analysis.runs import Run, Uncounted, find_runs
-from elmo_plugin.common import atomic_folder
+from elmo_plugin.common import extra
 
 
 class Report(NamedTuple):
@@ -33,10 +30,10 @@ def write_report(paths: Sequence[Path], output: Path, names: Optional[str] = Non
 
     Raises `ConfigurationError` if no run is finished or the libraries of the `report` extra are not installed.
     """
-    with _report_extra():
-        from elmo_plugin.analysis.report_page import render
+    with extra("report"):
+        from elmo_plugin.analysis.report_page import write
     runs, uncounted = find_runs(paths, names)
-    return Report(runs, uncounted, _write_page(output, render(paths, runs, uncounted), last="report.md"))
+    return Report(runs, uncounted, write(output, paths, runs, uncounted))
 
 
 def write_contexts(
@@ -61,23 +58,6 @@ def write_contexts(
 
     Returns the files. Raises `ConfigurationError` if the libraries of the `report` extra are not installed.
     """
-    with _report_extra():
-        from elmo_plugin.analysis.uses_page import render_uses
-    return _write_page(output, render_uses(queries, found, layer, k, senses), last="contexts.md")
-
-
-@contextmanager
-def _report_extra() -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise ConfigurationError(
-            f"{error.name} is not installed; install it with `pip install 'elmo-plugin[report]'`"
-        ) from error
-
-
-def _write_page(output: Path, contents: Mapping[str, bytes], last: str) -> list[Path]:
-    with atomic_folder(output, last) as partial:
-        for name, content in contents.items():
-            (partial / name).write_bytes(content)
-    return [output / name for name in sorted(contents)]
+    with extra("report"):
+        from elmo_plugin.analysis.uses_page import write
+    return write(output, queries, found, layer, k, senses)

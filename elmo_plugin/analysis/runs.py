@@ -27,8 +27,6 @@ PLAIN_NAMES = {
     "precision-overall": "span precision",
     "recall-overall": "span recall",
 }
-LABEL_F1 = re.compile(r"best_validation_f1-measure-(?!overall$)(.+)")
-"""The key of a label's F1 in the metrics of a model with `verbose_metrics`."""
 ALLENNLPS_SEED = 133
 """The default of `pytorch_seed` (`allennlp.common.util.prepare_environment`)."""
 
@@ -60,7 +58,6 @@ class Run:
     training: list[float]
     """The score on the training data after each epoch."""
     validation: list[float]
-    label_f1: dict[str, float]
     metrics: dict[str, Any]
     mixes: dict[str, LearnedMix]
 
@@ -84,7 +81,7 @@ def find_runs(paths: Sequence[Path], names: Optional[str] = None) -> tuple[list[
 
     Raises `ConfigurationError` if no folder holds a finished run.
     """
-    pattern = None if names is None else _path_pattern(names)
+    pattern = _path_pattern(names or "TASK/VARIANT-SEED")
     folders = {
         Path(folder)
         for path in paths
@@ -97,21 +94,20 @@ def find_runs(paths: Sequence[Path], names: Optional[str] = None) -> tuple[list[
     for folder in Tqdm.tqdm(sorted(folders), desc="reading", unit="run"):
         name = folder.relative_to(root).as_posix()
         try:
-            run = _read(folder, name, pattern)
+            run = _read(folder, name, pattern, names is not None)
             first = runs.setdefault((run.task, run.variant, run.share, run.seed), run)
             if first is not run:
                 raise ConfigurationError(f"'{first.name}' has the same task, variant, seed and fraction")
-        except ConfigurationError as error:
-            uncounted.append(Uncounted(name, str(error)))
-        except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:  # damaged or edited files
-            uncounted.append(Uncounted(name, repr(error)))
+        # Damaged and edited files cause any of these errors.
+        except (ConfigurationError, OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+            uncounted.append(Uncounted(name, str(error) if isinstance(error, ConfigurationError) else repr(error)))
     if not runs:
         got = "; ".join(f"{run.run}: {run.reason}" for run in uncounted[:5]) or "no run"
         raise ConfigurationError(f"{', '.join(map(str, paths))}: expected a finished run, got {got}")
     return list(runs.values()), uncounted
 
 
-def _read(folder: Path, name: str, pattern: Optional[re.Pattern[str]]) -> Run:
+def _read(folder: Path, name: str, pattern: re.Pattern[str], must_match: bool) -> Run:
     config = read_json(folder / CONFIG)
     files = sorted(folder.glob("metrics_epoch_*.json"), key=lambda file: int(file.stem.rpartition("_")[2]))
     if not (folder / METRICS).exists():
@@ -127,15 +123,13 @@ def _read(folder: Path, name: str, pattern: Optional[re.Pattern[str]]) -> Run:
         "metric": signed[0] if isinstance(signed, list) else signed,
         "commit": "",
     }
-    stem, _, number = folder.name.rpartition("-")
-    if pattern is not None and (found := pattern.fullmatch(folder.as_posix())):
+    found = pattern.fullmatch(folder.as_posix())
+    grid = read_json(folder / GRID) if (folder / GRID).exists() else {}
+    if found and (must_match or found["seed"] == str(place["seed"])):
         place |= found.groupdict()
-    elif pattern is not None and not (folder / GRID).exists():
+    elif must_match and not grid:
         raise ConfigurationError("the path does not have the form of 'names'")
-    elif pattern is None and number == str(place["seed"]):
-        place |= {"task": folder.parent.name, "variant": stem}
-    if (folder / GRID).exists():
-        place |= read_json(folder / GRID)
+    place |= grid
     metric = place["metric"].lstrip("+-")
     scale, unit = (100, ", %") if PERCENT.search(metric) else (1, "")
     score = scale * metrics.get(f"best_validation_{metric}", math.nan)
@@ -157,7 +151,6 @@ def _read(folder: Path, name: str, pattern: Optional[re.Pattern[str]]) -> Run:
         commit=str(place["commit"]),
         training=[scale * epoch.get(f"training_{metric}", math.nan) for epoch in epochs],
         validation=[scale * epoch.get(f"validation_{metric}", math.nan) for epoch in epochs],
-        label_f1={found[1]: 100 * metrics[key] for key in metrics if (found := LABEL_F1.fullmatch(key))},
         metrics=metrics,
         mixes=read_layer_weights(folder) or {},
     )

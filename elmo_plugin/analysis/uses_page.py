@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Optional
 
 import numpy as np
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 from pandas import DataFrame
 from sklearn.decomposition import PCA
 
-from elmo_plugin.analysis.figure_page import WIDTH, Section, add_legend, page_files, styled
+from elmo_plugin.analysis.figure_page import WIDTH, Section, add_legend, panels, styled, write_page
 from elmo_plugin.analysis.nearest_contexts import Found, Query, Uses
 
 SAME_PLACE = 0.012
@@ -20,10 +21,10 @@ Senses = Mapping[tuple[int, int], str]
 
 
 @styled
-def render_uses(
-    queries: Sequence[Query], found: Sequence[Found], layer: int, k: int, senses: Optional[Senses]
-) -> dict[str, bytes]:
-    """Return the content of each file of the page, by name."""
+def write(
+    output: Path, queries: Sequence[Query], found: Sequence[Found], layer: int, k: int, senses: Optional[Senses]
+) -> list[Path]:
+    """Write the files of the page to a folder, and return them."""
     about = (
         f"Each dot is a use of the word, by its vector of layer {layer}; the star is the query. Dots that are near "
         "each other have similar vectors, as far as two principal components can show. The uses that are nearest to "
@@ -31,7 +32,7 @@ def render_uses(
     )
     pairs = zip(queries, found, strict=True)
     sections = [_section(query, each.uses, k, senses) for query, each in pairs if each.uses is not None]
-    return page_files("contexts", "Uses of words in context", about, sections)
+    return write_page(output, "contexts", "Uses of words in context", about, sections)
 
 
 def _section(query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Section:
@@ -46,7 +47,7 @@ def _section(query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Sect
         labels = ["nearest" if i in nearest else "other uses" for i in range(len(uses.neighbors))]
     else:
         labels = [senses.get((use.line, use.position), "no sense") for use in uses.neighbors]
-    rows = [
+    table = DataFrame(
         {
             "nearest": number,
             "sentence": _marked(uses.neighbors[index].tokens, uses.neighbors[index].position),
@@ -56,14 +57,13 @@ def _section(query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Sect
             "line": uses.neighbors[index].line,
         }
         for number, index in enumerate(nearest, 1)
-    ]
+    )
     unused = ["sense"] * (not senses) + ["text"] * (len(texts) < 2)
-    table = DataFrame(rows).drop(columns=unused)
     caption = f"{len(labels)} uses of {query.word} in two dimensions: {sentence}"
     return Section(
         query.word,
         sentence,
-        [table],
+        [table.drop(columns=unused)],
         {caption: _picture(uses.vectors, labels, nearest, (senses is None and texts) or [])},
     )
 
@@ -76,9 +76,8 @@ def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int],
     """
     components = PCA(2, random_state=0)
     query, *points = components.fit_transform(vectors).tolist()  # (2,) each
-    figure = Figure(figsize=(WIDTH, WIDTH + 0.1 * len(set(labels))))
-    axis = figure.subplots()
     counts = Counter(labels)
+    figure, (axis,) = panels(WIDTH + 0.1 * len(counts))
     ordered = [label for label in order if label in counts] or [label for label, _ in counts.most_common()]
     for number, label in enumerate(ordered):
         x, y = np.array([point for point, each in zip(points, labels, strict=True) if each == label]).T

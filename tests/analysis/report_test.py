@@ -81,13 +81,13 @@ def test_figures_can_stand_in_an_article(tmp_path: Path, monkeypatch: pytest.Mon
     write_json(tmp_path / "runs/one-1/layer_weights.json", {"input": {"weights": [0.2, 0.8], "gamma": 1.5}})
     figures: dict[str, Figure] = {}
 
-    def keep(*args: Any) -> dict[str, bytes]:
+    def keep(*args: Any) -> list[Path]:
         for section in args[-1]:
             figures.update(section.figures)
         return original(*args)
 
-    original = report_page.page_files
-    monkeypatch.setattr(report_page, "page_files", keep)
+    original = report_page.write_page
+    monkeypatch.setattr(report_page, "write_page", keep)
     page = write_report([tmp_path / "runs"], tmp_path / "page")
     titles = "".join(text_of(page, path.name) for path in page.files if path.suffix == ".svg")
     for title in ("Span F1 on one (%)", "Perplexity on news", "Weight of the layer on one", "Epoch"):
