@@ -186,7 +186,7 @@ class SpanF1(Metric):
     def get_metric(self, reset: bool = False) -> dict[str, Any]:
         """Return `precision-`, `recall-` and `f1-measure-` for each type of span counted so far, and for `overall`."""
         counts = [*self.counts[:, :-1].T.tolist(), self.counts.sum(dim=1).tolist()]
-        metrics = {}
+        metrics: dict[str, float] = {}
         for name, each in zip([*self.types, "overall"], counts, strict=True):
             if any(each) or name == "overall":
                 scores = SpanBasedF1Measure._compute_metrics(*each)
