@@ -4,7 +4,7 @@ import math
 import random
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -20,17 +20,12 @@ from allennlp.training.callbacks import TrainerCallback
 from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.trainer import Trainer, TrainerCheckpoint
 from torch import distributed
-from torch.utils.hooks import RemovableHandle
 
 from elmo_plugin.bilm import BiLM, CarriedState
 from elmo_plugin.common import Stopped, at_least, atomic_file, on_stop_signal
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.shards_loader import ShardsLoader
 
-State = dict[str, Any]
-"""Plain values and tensors that `torch.load` reads with `weights_only`."""
-Point = tuple[int, int]
-"""When a checkpoint was saved: the number of completed epochs, and of completed batches in the next epoch."""
 VERSION = 1
 """The version of what a training state holds beside AllenNLP's own."""
 
@@ -73,11 +68,10 @@ class AtomicCheckpointer(Checkpointer):
         **kwargs: Any,
     ) -> None:
         # With a count or an age of 0, each checkpoint would be removed as soon as it is saved.
-        at_least_one = ("save_every_num_batches", "keep_most_recent_by_count", "keep_most_recent_by_age")
-        at_least(1, **{key: kwargs.get(key) for key in at_least_one})
-        seconds = kwargs.get("save_every_num_seconds")
-        at_least(0, save_every_num_minutes=save_every_num_minutes, save_every_num_seconds=seconds)
+        counts = ("save_every_num_batches", "keep_most_recent_by_count", "keep_most_recent_by_age")
+        at_least(1, **{key: kwargs.get(key) for key in counts})
         super().__init__(serialization_dir, **kwargs)
+        at_least(0, save_every_num_minutes=save_every_num_minutes, save_every_num_seconds=self._save_every_num_seconds)
         if save_every_num_minutes is not None:
             self._save_every_num_seconds = 60 * save_every_num_minutes
         self.before_saving: list[Callable[[], None]] = []
@@ -88,27 +82,25 @@ class AtomicCheckpointer(Checkpointer):
         """The metrics of training of the epoch that is being saved; empty within an epoch."""
         self.restored_metrics: dict[str, Any] = {}
         """The metrics of training in the checkpoint that this run resumes."""
-        self._batches_of_last_save: Optional[int] = None
+        self._batches_since_save = 0
         self._saved_at = time.monotonic()  # AllenNLP uses the time of day, which may be set back
 
     def maybe_save_checkpoint(
-        self, trainer: Trainer, num_epochs_completed: int, num_batches_in_epoch_completed: int
+        self, trainer: Any, num_epochs_completed: int, num_batches_in_epoch_completed: int
     ) -> bool:
         """Save a checkpoint if one is due or a signal asks for it, and return whether one was saved.
 
         Raises `Stopped` if any process has received a signal.
         """
-        any_trainer: Any = trainer
         if num_batches_in_epoch_completed == 0:  # `save_epoch` has saved the epoch before its validation
-            self.stop_if_asked(trainer)
-            return False
-        try:  # the trainer counts the batches over which it accumulates gradients as one
-            last = math.ceil(len(any_trainer.data_loader) / any_trainer._num_gradient_accumulation_steps)
-        except TypeError:
-            last = None
-        if num_batches_in_epoch_completed == last:  # `save_epoch` follows, which has the metrics
-            return False
-        return self._save_if(trainer, self._is_due(trainer))
+            return self.save_or_stop(trainer, saves=False)
+        self._batches_since_save += 1
+        with suppress(TypeError):  # a loader without a length
+            # The trainer counts the batches over which it accumulates gradients as one.
+            last = math.ceil(len(trainer.data_loader) / trainer._num_gradient_accumulation_steps)
+            if num_batches_in_epoch_completed == last:  # `save_epoch` follows, which has the metrics
+                return False
+        return self.save_or_stop(trainer)
 
     def save_epoch(self, trainer: Trainer, training_metrics: dict[str, Any]) -> None:
         """Save a checkpoint with the metrics of training after the last batch of an epoch, if one is due.
@@ -116,14 +108,34 @@ class AtomicCheckpointer(Checkpointer):
         Raises `Stopped` if any process has received a signal.
         """
         self.training_metrics = training_metrics
-        self._save_if(trainer, self._save_completed_epochs or self._is_due(trainer))
+        self.save_or_stop(trainer, ends_epoch=True)
         self.training_metrics = {}
 
-    def stop_if_asked(self, trainer: Trainer) -> None:
-        """Raise `Stopped` if any process has received a signal, without saving a checkpoint."""
-        _, stop_signal = self._agreed(trainer, due=False)
+    def save_or_stop(self, trainer: Any, saves: bool = True, ends_epoch: bool = False) -> bool:
+        """Save a checkpoint if the first process says that one is due, or if any process has received a signal.
+
+        Returns whether one is saved, and raises `Stopped` after a signal. Without `saves` none is saved.
+        """
+        seconds, every = self._save_every_num_seconds, self._save_every_num_batches
+        is_due = (
+            (ends_epoch and self._save_completed_epochs)
+            or (seconds is not None and time.monotonic() - self._saved_at >= seconds)
+            or (every is not None and self._batches_since_save >= every)
+        )
+        asked = torch.tensor([saves and self._is_primary and is_due, self.stop_signal])  # (2,)
+        if is_distributed():  # all processes save and stop after the same batch
+            asked = asked.to(trainer.cuda_device)
+            distributed.all_reduce(asked, distributed.ReduceOp.MAX)
+        is_due, stop_signal = asked.tolist()
+        if saves and (is_due or stop_signal):
+            self.save_checkpoint(trainer)
+            self._batches_since_save = 0
+            self._saved_at = time.monotonic()
         if stop_signal:
+            if is_distributed():  # the first process is still saving
+                distributed.barrier()
             raise Stopped(stop_signal)
+        return bool(is_due)
 
     def save_checkpoint(self, trainer: Trainer) -> None:
         """Save a checkpoint, then remove surplus checkpoints.
@@ -136,8 +148,18 @@ class AtomicCheckpointer(Checkpointer):
         if state is not None:
             point = state.trainer_state["epochs_completed"], state.trainer_state["batches_in_epoch_completed"]
             state.trainer_state.update(version=VERSION, training_metrics=self.training_metrics)
-            self._write(state.trainer_state, self._training_state_path(*point))
-            self._write(state.model_state, self._model_state_path(*point))
+            files = {
+                self._training_state_path(*point): state.trainer_state,
+                self._model_state_path(*point): state.model_state,
+            }
+            try:
+                for path, content in files.items():
+                    with atomic_file(Path(path)) as partial, partial.open("wb") as file:
+                        torch.save(content, file)
+            except ConfigurationError as error:
+                is_first = not self._find_all_checkpoints()
+                left = "there is no checkpoint yet" if is_first else "earlier checkpoints are complete"
+                raise ConfigurationError(f"{error}; {left}: free space and use --recover") from error
         # AllenNLP's method finds both files written and removes old checkpoints.
         super().save_checkpoint(trainer)
 
@@ -151,7 +173,7 @@ class AtomicCheckpointer(Checkpointer):
                 self._remove_checkpoint(*point)
         checkpoint = super().load_checkpoint()
         if checkpoint is not None:
-            version = checkpoint.trainer_state.get("version", VERSION)  # before 1.0.0 none was written
+            version = checkpoint.trainer_state["version"]
             if version != VERSION:
                 raise ConfigurationError(
                     f"a checkpoint in '{self._serialization_dir}': expected version {VERSION}, got {version!r}; "
@@ -160,50 +182,10 @@ class AtomicCheckpointer(Checkpointer):
             self.restored_metrics = checkpoint.trainer_state.get("training_metrics", {})
         return checkpoint
 
-    def _is_due(self, trainer: Any) -> bool:
-        """Return whether a batch ends an interval."""
-        total = trainer._total_batches_completed
-        if self._batches_of_last_save is None:  # the first batch of this run, or after the checkpoint that it resumes
-            self._batches_of_last_save = total - 1
-        seconds, every = self._save_every_num_seconds, self._save_every_num_batches
-        return (seconds is not None and time.monotonic() - self._saved_at >= seconds) or (
-            every is not None and total - self._batches_of_last_save >= every
-        )
-
-    def _save_if(self, trainer: Any, due: bool) -> bool:
-        """Save a checkpoint if the first process says that one is due, or if any process has received a signal."""
-        is_due, stop_signal = self._agreed(trainer, due)
-        if is_due or stop_signal:
-            self._batches_of_last_save = trainer._total_batches_completed
-            self.save_checkpoint(trainer)
-            self._saved_at = time.monotonic()
-        if stop_signal:
-            if is_distributed():  # the first process is still saving
-                distributed.barrier()
-            raise Stopped(stop_signal)
-        return bool(is_due)
-
-    def _agreed(self, trainer: Trainer, due: bool) -> tuple[int, int]:
-        """Return whether the first process says that a checkpoint is due, and a signal that any process received."""
-        asked = torch.tensor([due and self._is_primary, self.stop_signal])  # (2,)
-        if is_distributed():  # all processes save and stop after the same batch
-            asked = asked.to(trainer.cuda_device)
-            distributed.all_reduce(asked, distributed.ReduceOp.MAX)
-        is_due, stop_signal = asked.tolist()
-        return is_due, stop_signal
-
-    def _write(self, state: State, path: str) -> None:
-        try:
-            with atomic_file(Path(path)) as partial, partial.open("wb") as file:
-                torch.save(state, file)
-        except ConfigurationError as error:
-            left = "earlier checkpoints are complete" if self._find_all_checkpoints() else "there is no checkpoint yet"
-            raise ConfigurationError(f"{error}; {left}: free space and use --recover") from error
-
-    def _find_all_checkpoints(self) -> set[Point]:
+    def _find_all_checkpoints(self) -> set[tuple[int, int]]:
         return self._points("training") & self._points("model")
 
-    def _points(self, kind: str) -> set[Point]:
+    def _points(self, kind: str) -> set[tuple[int, int]]:
         """Return the points for which there is a file of a kind, "training" or "model"."""
         parse = self._parse_training_state_path if kind == "training" else self._parse_model_state_path
         paths = Path(self._serialization_dir).glob(f"{kind}_state_e*_b*.th")
@@ -244,20 +226,18 @@ class ExactResume(TrainerCallback):
     def __init__(self, serialization_dir: str) -> None:
         super().__init__(serialization_dir)
         self.trainer: Any = None
-        self._restored: Optional[list[State]] = None
-        self._hook: Optional[RemovableHandle] = None
-        self._gathered: list[State] = []
-        self._stop_handlers = ExitStack()
-        self._loss = 0.0
-        self._seed = 0
-        self._has_position = False  # the data loader
-        self._is_language_model = False
+        self.loss = 0.0
+        """The sum of the losses of the batches of the epoch so far."""
+        self._restored: Optional[list[dict[str, Any]]] = None
+        self._gathered: list[dict[str, Any]] = []
+        self._until_end = ExitStack()
+        """What `on_end` takes back: before the first batch a hook that waits for it, and then the signal handlers."""
 
-    def state_dict(self) -> State:
+    def state_dict(self) -> dict[str, Any]:
         """Return everything that this callback restores. The trainer calls it in the first process, after `gather`."""
         return {"processes": self._gathered}
 
-    def load_state_dict(self, state_dict: State) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the state until `on_start`, which has the trainer."""
         self._restored = state_dict["processes"]
 
@@ -275,16 +255,15 @@ class ExactResume(TrainerCallback):
         own = {
             "loader": self.trainer.data_loader.state_dict() if self._has_position else None,
             "model": self.trainer.model.training_state() if self._is_language_model else None,
-            "loss": self._loss,
+            "loss": self.loss,
             "seed": self._seed,
             "python": random.getstate(),
             "numpy": [torch.from_numpy(np.asarray(key).astype(np.int64)), *others],
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
         }
-        self._gathered = [own]
+        self._gathered = [own] * self.trainer._world_size
         if is_distributed():
-            self._gathered *= distributed.get_world_size()
             distributed.all_gather_object(self._gathered, own)
 
     def on_start(self, trainer: GradientDescentTrainer, is_primary: bool = True, **kwargs: Any) -> None:
@@ -315,22 +294,21 @@ class ExactResume(TrainerCallback):
         checkpointer.before_saving.append(self.gather)
         own = None
         if self._restored is not None:
-            rank, world_size = (distributed.get_rank(), distributed.get_world_size()) if is_distributed() else (0, 1)
-            check_processes(len(self._restored), world_size)
-            own = self._restored[rank]
+            check_processes(len(self._restored), trainer._world_size)
+            own = self._restored[checkpointer._rank]
+            self.loss = own["loss"]
+            self._seed = own.get("seed", 0)
             if self._has_position:
                 loader.load_state_dict(own["loader"])
-            self._loss = own["loss"]
-            self._seed = own.get("seed", 0)
         else:
             self._seed = random.getrandbits(31)
-        self._hook = trainer.model.register_forward_pre_hook(lambda module, inputs: self._before_first_batch(own))
+        hook = trainer.model.register_forward_pre_hook(lambda module, inputs: self._before_first_batch(own))
+        self._until_end.enter_context(hook)
 
     def seed(self, epoch: int) -> None:
         """Let a data loader without a position order the data of an epoch as if the run had not been stopped."""
-        if not self._has_position:
-            random.seed(self._seed + epoch)
-            np.random.seed(self._seed + epoch)
+        random.seed(self._seed + epoch)
+        np.random.seed(self._seed + epoch)
 
     def on_batch(
         self,
@@ -346,32 +324,24 @@ class ExactResume(TrainerCallback):
     ) -> None:
         """In training, report the mean loss of the whole epoch; in validation, stop if a signal asks for it."""
         if is_training:
-            self._loss += batch_metrics["batch_loss"]
-            batch_metrics["loss"] = self._loss / batch_number
+            self.loss += batch_metrics["batch_loss"]
+            batch_metrics["loss"] = self.loss / batch_number
         else:
-            trainer._checkpointer.stop_if_asked(trainer)  # type: ignore[union-attr]
+            trainer._checkpointer.save_or_stop(trainer, saves=False)  # type: ignore[union-attr]
 
     def on_epoch(self, *args: Any, **kwargs: Any) -> None:
         """Forget the loss of the epoch."""
-        self._loss = 0.0
+        self.loss = 0.0
 
     def on_end(self, *args: Any, **kwargs: Any) -> None:
         """Restore the signal handlers, and discard the state of the checkpoint if no batch was trained."""
-        if self._hook is not None:
-            self._hook.remove()
-        self._stop_handlers.close()
+        self._until_end.close()
 
-    def mean_loss(self) -> float:
-        """Return the mean loss of the epoch so far; the trainer has only that of the batches since it was started."""
-        loss: float = dist_reduce_sum(self._loss) / dist_reduce_sum(self.trainer._batches_in_epoch_completed)
-        return loss
-
-    def _before_first_batch(self, own: Optional[State]) -> None:
+    def _before_first_batch(self, own: Optional[dict[str, Any]]) -> None:
         """Handle signals from here on, because an exception inside a batch could crash PyTorch. Then restore."""
-        assert self._hook is not None
-        self._hook.remove()
+        self._until_end.close()
         model, checkpointer = self.trainer.model, self.trainer._checkpointer
-        self._stop_handlers.enter_context(on_stop_signal(lambda number: setattr(checkpointer, "stop_signal", number)))
+        self._until_end.enter_context(on_stop_signal(lambda number: setattr(checkpointer, "stop_signal", number)))
         if own is None:
             return
         # Not earlier, because skipped batches and other callbacks may draw random numbers.
@@ -409,8 +379,8 @@ def save_trained_epoch(original: Any, trainer: GradientDescentTrainer, epoch: in
     metrics: dict[str, Any] = original(trainer, epoch)
     for callback in resumes:
         callback.seed(epoch)  # for the validation
-        if metrics.get("loss") is not None:
-            metrics["loss"] = callback.mean_loss()
+        if "loss" in metrics:  # AllenNLP has only the losses since the run was started
+            metrics["loss"] = dist_reduce_sum(callback.loss) / dist_reduce_sum(trainer._batches_in_epoch_completed)
     checkpointer = trainer._checkpointer
     if isinstance(checkpointer, AtomicCheckpointer):
         done = trainer._epochs_completed, trainer._batches_in_epoch_completed
