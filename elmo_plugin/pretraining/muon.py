@@ -1,12 +1,12 @@
 """The optimizer `muon`: Muon for the matrices between the layers of a biLM, AdamW for all other weights."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Optional
 
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.training.optimizers import Optimizer
+from allennlp.training.optimizers import MultiOptimizer, Optimizer
 from torch import Tensor, nn
 
 from elmo_plugin.common import at_least, probability
@@ -19,7 +19,7 @@ COEFFICIENTS = (3.4445, -4.775, 2.0315)
 
 
 @Optimizer.register("muon")
-class Muon(Optimizer):
+class Muon(MultiOptimizer):
     """Trains the matrices that map a vector to a vector with Muon, and all other weights with AdamW.
 
     Muon replaces the matrix of gradients, averaged by momentum, by the nearest orthogonal one (U Vᵀ of its singular
@@ -53,6 +53,8 @@ class Muon(Optimizer):
         it the weights that Muon trains grow with every step, whatever their gradients.
     """
 
+    zero_grad = Optimizer.zero_grad  # AllenNLP's sets gradients to 0, and PyTorch's to None
+
     def __init__(
         self,
         model_parameters: list[tuple[str, nn.Parameter]],
@@ -79,35 +81,20 @@ class Muon(Optimizer):
             raise ConfigurationError(
                 f"'matrices': expected patterns of some weights, got {matrices}, which match {matched}"
             )
-        self.parts = {
-            "muon": OrthogonalMomentum(orthogonal, lr, momentum, weight_decay),
-            "adamw": torch.optim.AdamW(
-                others, lr=adamw_lr, betas=(betas[0], betas[1]), weight_decay=adamw_weight_decay
-            ),
-        }
-        super().__init__([{"params": orthogonal}, {"params": others}], {"lr": lr})
-        self._share_groups()
+        adamw = torch.optim.AdamW(others, lr=adamw_lr, betas=(betas[0], betas[1]), weight_decay=adamw_weight_decay)
+        muon = OrthogonalMomentum(orthogonal, lr, momentum, weight_decay)
+        self.optimizers: dict[str, Any] = {"muon": muon, "adamw": adamw}
+        # AllenNLP's `__init__` gives this optimizer groups of its own, and would build the two from a config.
+        Optimizer.__init__(self, self._groups(), {})
 
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """Update all weights."""
-        loss = None if closure is None else closure()
-        for part in self.parts.values():
-            part.step()
-        return loss
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of both optimizers."""
-        return {name: part.state_dict() for name, part in self.parts.items()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, training_state: dict[str, Any]) -> None:
         """Restore a state that `state_dict` returned."""
-        for name, part in self.parts.items():
-            part.load_state_dict(state_dict[name])
-        self._share_groups()
+        super().load_state_dict(training_state)
+        self.param_groups = self._groups()
 
-    def _share_groups(self) -> None:
-        # A schedule writes its learning rates into the groups of this optimizer.
-        self.param_groups = [group for part in self.parts.values() for group in part.param_groups]
+    def _groups(self) -> list[dict[str, Any]]:
+        """Return the groups of both optimizers, into which a schedule writes its learning rates."""
+        return [group for optimizer in self.optimizers.values() for group in optimizer.param_groups]
 
 
 class OrthogonalMomentum(torch.optim.Optimizer):

@@ -106,7 +106,7 @@ def load_language_model(bilm: str) -> BidirectionalLanguageModel:
     checkpoint = load_checkpoint(bilm)
     if checkpoint.vocabulary is None or checkpoint.softmax is None:
         raise ConfigurationError(f"'{bilm}': expected a biLM with its softmax and vocabulary, got one without")
-    return BidirectionalLanguageModel(vocabulary_of(checkpoint.vocabulary), {"pretrained": bilm}).eval()
+    return BidirectionalLanguageModel(vocabulary_of(checkpoint.vocabulary, bilm), {"pretrained": bilm}).eval()
 
 
 def sentence_log_probabilities(model: BidirectionalLanguageModel, sentences: Sequence[Sequence[str]]) -> np.ndarray:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from elmo_plugin.common import at_least
 from elmo_plugin.pretraining.softmax import LmSoftmax, WordVectorSoftmax, in_float64
-from elmo_plugin.tensors import Versions, linear
+from elmo_plugin.tensors import linear
 
 SCORES_IN_BLOCK = 2**18
 """Scores that a CPU computes together, 1 MB in float32."""
@@ -81,8 +81,7 @@ class SampledSoftmax(WordVectorSoftmax):
         # A float, because AllenNLP averages the values of state dicts. It counts exactly up to 16 million.
         self.register_buffer("n_draws", torch.zeros(()))
         self._next_draw = 0
-        self._counted = Versions([])
-        """The version of `n_draws` that `_next_draw` equals. Reading `n_draws` itself would wait for a GPU."""
+        """The value of `n_draws`. To read `n_draws` itself would mean to wait for a GPU."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -113,14 +112,15 @@ class SampledSoftmax(WordVectorSoftmax):
         loss: Tensor = SampledCrossEntropy.apply(right, drawn, offset[n_tokens:], targets, rows)
         return loss  # (N,)
 
+    def set_extra_state(self, state: Tensor) -> None:
+        """Continue after the last draw: `load_state_dict` has restored `n_draws` when it calls this."""
+        self._next_draw = int(self.n_draws)
+
     def draw(self) -> LogUniformSample:
         """Draw the next K words."""
-        if self._counted != Versions([self.n_draws]):
-            self._next_draw = int(self.n_draws)
         entropy = (self.seed, self._next_draw)
         self._next_draw += 1
         self.n_draws += 1
-        self._counted = Versions([self.n_draws])
         # torch's generator uses only 32 bits of its seed, so both numbers are mixed into them.
         (seed,) = np.random.SeedSequence(entropy).generate_state(1)
         return draw_log_uniform(self.vocab_size, self.n_samples, torch.Generator().manual_seed(int(seed)))

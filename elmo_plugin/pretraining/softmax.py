@@ -2,12 +2,11 @@
 
 import math
 from abc import ABC, abstractmethod
-from copy import deepcopy
 from functools import partial
 from typing import Any, Optional
 
 import torch
-from allennlp.common import Params, Registrable
+from allennlp.common import Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -28,8 +27,9 @@ class LmSoftmax(nn.Module, ABC, Registrable):
     Row r belongs to line r of the vocabulary file, counted from 0: words by falling count, without padding. Losses are
     in nats, and have type float32 under `torch.autocast`.
 
-    A softmax of your own with one vector per word is a subclass of `WordVectorSoftmax`, with `config` and `forward`;
-    any other one writes all four methods. A wrong value of a key is a `ConfigurationError`, `'key': expected X, got Y`.
+    A softmax of your own with one vector per word is a subclass of `WordVectorSoftmax`, with `config` and, if it trains
+    on other losses, `forward`; any other one writes `config` and `nll`, and `tie` if it can share its weight. A wrong
+    value of a key is a `ConfigurationError`, `'key': expected X, got Y`.
     See docs/extend.md.
 
     # Parameters
@@ -63,21 +63,22 @@ class LmSoftmax(nn.Module, ABC, Registrable):
     def set_extra_state(self, state: Tensor) -> None:
         """Do nothing: the shapes of the weights are checked anyway, and training options may differ."""
 
-    @abstractmethod
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
         """Return the training losses (N,) for vectors (N, P) and the rows (N,) that they should predict."""
+        return self.nll(vectors, targets)
 
     @abstractmethod
     def nll(self, vectors: Tensor, targets: Tensor) -> Tensor:
         """Return negative log likelihoods (N,) over all V words, for vectors (N, P) and rows (N,)."""
 
-    @abstractmethod
     def tie(self, table: nn.Embedding) -> None:
         """Share the weight with the table (V + 1, P) of a word encoder, as bilm-tf does for `share_embedding_softmax`.
 
         Row 0 of the table is padding, so row r of the softmax is row r + 1 of the table. Raises `ConfigurationError`
         for a table of another shape, and for a softmax that does not have one vector per word.
         """
+        got = self.config["type"]
+        raise ConfigurationError(f"'share_embedding_softmax': expected a softmax 'full' or 'sampled', got {got!r}")
 
 
 class WordVectorSoftmax(LmSoftmax):
@@ -140,10 +141,6 @@ class FullSoftmax(WordVectorSoftmax):
     def config(self) -> dict[str, Any]:
         """The config that builds this softmax."""
         return {"type": "full", "tokens_at_once": self.tokens_at_once}
-
-    def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
-        """Return the exact negative log likelihoods (N,)."""
-        return self.nll(vectors, targets)
 
 
 def at_least_float32(values: Tensor) -> Tensor:
@@ -218,10 +215,6 @@ class AdaptiveSoftmax(LmSoftmax):
         # The log probability of a rare word is a sum of two, computed in the type of the vectors.
         return -self.adaptive(at_least_float32(vectors), targets).output  # (N,)
 
-    def tie(self, table: nn.Embedding) -> None:
-        """Raise `ConfigurationError`, because rare words have narrower vectors than a table."""
-        raise ConfigurationError("'share_embedding_softmax': expected a softmax 'full' or 'sampled', got 'adaptive'")
-
 
 def _convert_output(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
     # A named function, because hooks are pickled and copied with their model.
@@ -250,7 +243,7 @@ def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> L
             f"'bilm', the type of its softmax: expected one of {', '.join(choices)}, got {config.get('type')!r}"
         )
     try:
-        build = partial(_build, {**config, "vocab_size": len(words), "input_dim": input_dim})
+        build = Lazy(LmSoftmax, Params({**config, "vocab_size": len(words), "input_dim": input_dim})).construct
         with without_memory():  # the names and shapes are compared before there is memory for them
             build().load_state_dict({"_extra_state": None, **weights}, assign=True)
         softmax = build()
@@ -258,7 +251,3 @@ def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> L
     except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
         raise ConfigurationError(f"'bilm': expected a softmax whose config fits its weights, got {error}") from error
     return softmax
-
-
-def _build(config: dict[str, Any]) -> LmSoftmax:
-    return LmSoftmax.from_params(Params(deepcopy(config)))

@@ -29,7 +29,6 @@ BEGIN_ID, END_ID, UNKNOWN_ID = 1, 2, 3
 """The ids of the marks in the vocabulary of a language model."""
 # When AllenNLP loads an archive, it looks for its own name for the unknown word.
 _NAMES = [*MARKS[:2], DEFAULT_OOV_TOKEN]
-_MARKS = ", ".join(MARKS)
 # AllenNLP's names for padding and the unknown word, and what its vocabulary files write for a newline inside a word.
 RESERVED = re.compile(f"{DEFAULT_PADDING_TOKEN}|{DEFAULT_OOV_TOKEN}|.*@@NEWLINE@@.*", re.DOTALL)
 # Unicode's other spaces are allowed: the vocabulary files of other tools contain them as words.
@@ -45,13 +44,6 @@ MAX_CHARACTERS = 50
 """As in `elmo_characters`. The biLM fits the ids to its own width."""
 
 
-def count_words(shards: list[Path]) -> Counter[str]:
-    """Count the tokens of the shards."""
-    lines = chain.from_iterable(map(shard_lines, shards))
-    progress = Tqdm.tqdm(lines, desc="counting words", unit=" sentences")
-    return Counter(chain.from_iterable(map(split_tokens, progress)))
-
-
 def select_words(counts: Counter[str], min_count: int = 1, max_size: Optional[int] = None) -> list[str]:
     """Return the lines of a vocabulary file: the marks, then the words by falling count and by code point.
 
@@ -63,20 +55,32 @@ def select_words(counts: Counter[str], min_count: int = 1, max_size: Optional[in
     return [*MARKS, *sorted(words, key=lambda word: (-counts[word], word))][:max_size]
 
 
-def vocabulary_of(words: list[str], place: Location = "the list of words") -> "BiLMVocabulary":
-    """Return the vocabulary that a vocabulary file with these lines describes: the id of a word is its line, from 1.
+def vocabulary_of(words: list[str], place: Location = "vocabulary") -> "BiLMVocabulary":
+    """Return the vocabulary of the lines of a vocabulary file: the marks, wherever they are, then the other words.
 
-    The words are in the namespace `tokens`, and the unknown word has AllenNLP's name. Raises `ConfigurationError`,
-    naming `place` and the line, if the lines do not begin with the marks, or a line is not one word or occurs twice.
+    The words are in the namespace `tokens`, with ids from 1, and the unknown word has AllenNLP's name. Raises
+    `ConfigurationError`, naming `place`, if a mark is missing, or a line is not one word or occurs twice.
     """
-    if words[:3] != MARKS:
-        raise ConfigurationError(f"{place}: expected the first lines to be {_MARKS}, got {words[:3]}")
-    _check_lines(words, place)
+    lines: dict[str, int] = {}
+    for line, word in enumerate(words, 1):
+        problem = None
+        if not word or BLANK.search(word):
+            problem = f"expected one word, got {word[:50]!r}"
+        elif RESERVED.fullmatch(word):
+            problem = f"expected a word that AllenNLP does not reserve, got {word!r}"
+        elif lines.setdefault(word, line) != line:
+            problem = f"expected each word once, got {word!r} as in line {lines[word]}"
+        if problem is not None:
+            raise ConfigurationError(f"'{place}', line {line}: {problem}")
+    missing = [mark for mark in MARKS if lines.pop(mark, None) is None]
+    if missing:
+        expected = f"expected a vocabulary with {', '.join(MARKS)}"
+        raise ConfigurationError(f"'{place}': {expected}, got one without {', '.join(missing)}")
     vocab = BiLMVocabulary()
     # A new vocabulary starts with the unknown word as id 1.
     vocab.get_token_to_index_vocabulary().clear()
     vocab.get_index_to_token_vocabulary().clear()
-    vocab.add_tokens_to_namespace([DEFAULT_PADDING_TOKEN, *_NAMES, *words[3:]])
+    vocab.add_tokens_to_namespace([DEFAULT_PADDING_TOKEN, *_NAMES, *lines])
     return vocab
 
 
@@ -125,12 +129,21 @@ class BiLMVocabulary(Vocabulary):
         language : the code of the language, such as `de`, in which the biLM will tokenize raw text; the default is
             guessed from the text and printed
         """
-        _check_sizes(min_count, max_size)
+        at_least(1, min_count=min_count)
+        at_least(len(MARKS), max_size=max_size)
         if language is not None:
             check_language(language)
         shards = find_shards(files)
-        vocab = vocabulary_of(select_words(count_words(shards), min_count, max_size))
-        vocab.add_token_to_namespace(language or _guessed_language(shards), LANGUAGE)
+        lines = Tqdm.tqdm(chain.from_iterable(map(shard_lines, shards)), desc="counting words", unit=" sentences")
+        counts = Counter(chain.from_iterable(map(split_tokens, lines)))
+        vocab = vocabulary_of(select_words(counts, min_count, max_size))
+        if language is None:
+            some = random.Random(0).sample(shards, min(len(shards), SHARDS_OF_A_LANGUAGE))
+            first_lines = chain.from_iterable(islice(shard_lines(shard), LINES_OF_A_LANGUAGE) for shard in some)
+            language, certainty = guess_language(" ".join(first_lines))
+            said = "the text is in the language %r (%.2f sure); set 'vocabulary.language' if it is another"
+            logger.warning(said, language, certainty)
+        vocab.add_token_to_namespace(language, LANGUAGE)
         return vocab
 
     @classmethod
@@ -141,9 +154,7 @@ class BiLMVocabulary(Vocabulary):
 
         file : a path or URL
         """
-        words = read_words(local_file(file, "file"), file)
-        _check_lines(words, file)
-        return vocabulary_of(_marks_first(words, file), file)
+        return vocabulary_of(read_words(local_file(file, "file"), file), file)
 
     @classmethod
     def from_pretrained_bilm(
@@ -158,11 +169,10 @@ class BiLMVocabulary(Vocabulary):
         pretrained : the biLM: a path, a URL or a bundled name
         files, min_count, max_size : as in `from_text_shards`, for a biLM without a vocabulary
         """
-        _check_sizes(min_count, max_size)
         words = load_checkpoint(pretrained).vocabulary
         if words is None:
             return cls.from_text_shards(files, min_count, max_size)
-        return vocabulary_of(_marks_first(words, pretrained), f"'{pretrained}', its vocabulary with the marks first")
+        return vocabulary_of(words, pretrained)
 
     def save_to_files(self, directory: str) -> None:
         """Write the words as AllenNLP does, but all files or none: after a kill, distributed training reads them."""
@@ -174,46 +184,6 @@ def language_in(vocab: Vocabulary) -> Optional[str]:
     """Return the language that a vocabulary says it is of, or `None`."""
     languages = vocab.get_token_to_index_vocabulary(LANGUAGE) if LANGUAGE in vocab.get_namespaces() else {}
     return next(iter(languages), None)
-
-
-def _guessed_language(shards: list[Path]) -> str:
-    some = random.Random(0).sample(shards, min(len(shards), SHARDS_OF_A_LANGUAGE))
-    lines = chain.from_iterable(islice(shard_lines(shard), LINES_OF_A_LANGUAGE) for shard in some)
-    language, certainty = guess_language(" ".join(lines))
-    logger.warning(
-        "the text is in the language %r (%.2f sure); set 'vocabulary.language' if it is another", language, certainty
-    )
-    return language
-
-
-def _check_sizes(min_count: int, max_size: Optional[int]) -> None:
-    at_least(1, min_count=min_count)
-    at_least(len(MARKS), max_size=max_size)
-
-
-def _marks_first(words: list[str], place: Location) -> list[str]:
-    """Return the words with the marks moved to the front. Raises `ConfigurationError` if one is missing."""
-    missing = [mark for mark in MARKS if mark not in words]
-    if missing:
-        raise ConfigurationError(
-            f"'{place}': expected a vocabulary with {_MARKS}, got one without {', '.join(missing)}"
-        )
-    return [*MARKS, *(word for word in words if word not in MARKS)]
-
-
-def _check_lines(words: list[str], place: Location) -> None:
-    """Raise `ConfigurationError`, naming the line, if a line is not one word or occurs twice."""
-    lines: dict[str, int] = {}
-    for line, word in enumerate(words, 1):
-        problem = None
-        if not word or BLANK.search(word):
-            problem = f"expected one word, got {word[:50]!r}"
-        elif RESERVED.fullmatch(word):
-            problem = f"expected a word that AllenNLP does not reserve, got {word!r}"
-        elif lines.setdefault(word, line) != line:
-            problem = f"expected each word once, got {word!r} as in line {lines[word]}"
-        if problem is not None:
-            raise ConfigurationError(f"{place}, line {line}: {problem}")
 
 
 class WordIds:
@@ -230,7 +200,6 @@ class WordIds:
     def __init__(self, vocab: Vocabulary) -> None:
         self._index = vocab.get_token_to_index_vocabulary(NAMESPACE)
         self._unknown = vocab.get_token_index(vocab._oov_token, NAMESPACE)
-        self._character_ids = lru_cache(CACHED_WORDS)(_character_ids)
 
     def of_sentences(self, sentences: Sequence[Sequence[str]]) -> TextFieldTensors:
         """Return the ids (B, T, C) and (B, T) of B sentences, in the form of a batch of `text_shards` instances."""
@@ -251,12 +220,13 @@ class WordIds:
         """Return the character ids (B, T, C) of B rows of at most T = `width` words, padded with 0."""
         ids = bytearray()
         for row in rows:
-            ids += b"".join(map(self._character_ids, row))
+            ids += b"".join(map(_character_ids, row))
             ids += bytes(2 * MAX_CHARACTERS * (width - len(row)))
         shape = len(rows), width, MAX_CHARACTERS
         return torch.from_numpy(np.frombuffer(ids, np.int16).astype(np.int64).reshape(shape))  # (B, T, C)
 
 
+@lru_cache(CACHED_WORDS)
 def _character_ids(word: str) -> bytes:
     """Return 16-bit ids (C,) as bytes: cached small arrays would fragment the memory that batches are allocated in."""
     return np.array(word_to_ids(word, MAX_CHARACTERS), dtype=np.int16).tobytes()
