@@ -4,6 +4,7 @@ from allennlp.training import GradientDescentTrainer
 
 from elmo_plugin.compat import replaces
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel, loss_of_tokens, stop_if_diverged
+from elmo_plugin.pretraining.loaders import SentenceBatches, UnrolledStreams
 from elmo_plugin.pretraining.muon import Muon
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity
 from elmo_plugin.pretraining.predictor import (
@@ -15,10 +16,8 @@ from elmo_plugin.pretraining.predictor import (
 from elmo_plugin.pretraining.resume import AtomicCheckpointer, ExactResume, check_processes, save_trained_epoch
 from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.schedule import WarmUpCosine
-from elmo_plugin.pretraining.sentence_batches import SentenceBatches
 from elmo_plugin.pretraining.shards import TextShardsReader
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, WordVectorSoftmax
-from elmo_plugin.pretraining.unrolled_streams import UnrolledStreams
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 from elmo_plugin.text import HELDOUT, Prepared, find_shards, prepare_text
 

@@ -24,7 +24,7 @@ from torch import distributed
 from elmo_plugin.bilm import BiLM, CarriedState
 from elmo_plugin.common import Stopped, at_least, atomic_file, on_stop_signal
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
-from elmo_plugin.pretraining.shards_loader import ShardsLoader
+from elmo_plugin.pretraining.loaders import ShardsLoader
 
 VERSION = 1
 """The version of what a training state holds beside AllenNLP's own."""

@@ -20,7 +20,7 @@ from allennlp.training.trainer import TrainerCheckpoint
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from elmo_plugin.pretraining import AtomicCheckpointer, ExactResume, resume
-from elmo_plugin.pretraining.shards_loader import ShardsLoader
+from elmo_plugin.pretraining.loaders import ShardsLoader
 from tests import killer  # noqa: F401  (registers `kill` and `stop`)
 from tests.distributed_jobs import context, start_processes
 from tests.full_disk import disk_of
