@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from elmo_plugin import load
 from elmo_plugin.bilm import dtype_on
-from elmo_plugin.pretraining import sampled_softmax
+from elmo_plugin.pretraining import softmax as softmaxes
 from elmo_plugin.pretraining.softmax import in_float64
 from elmo_plugin.tensors import Way, fastest_way, product_type, products
 from tests.oracles import options
@@ -78,9 +78,9 @@ def as_on_mps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a processor compute as Apple's GPUs do: without oneDNN, and with float64 elsewhere."""
     monkeypatch.setattr(products, "has_onednn", lambda dtype: False)
     monkeypatch.setattr("elmo_plugin.pretraining.perplexity.in_float64", torch.Tensor.float)
-    monkeypatch.setattr(sampled_softmax, "in_float64", torch.Tensor.float)
-    sample = sampled_softmax.draw_log_uniform(33, 6, torch.Generator().manual_seed(0))  # likewise
-    monkeypatch.setattr(sampled_softmax, "draw_log_uniform", lambda *_: sample)
+    monkeypatch.setattr(softmaxes, "in_float64", torch.Tensor.float)
+    sample = softmaxes.draw_log_uniform(33, 6, torch.Generator().manual_seed(0))  # likewise
+    monkeypatch.setattr(softmaxes, "draw_log_uniform", lambda *_: sample)
 
 
 def check(operators: Operators, has_mps: Any) -> None:

@@ -14,10 +14,9 @@ from elmo_plugin.pretraining.predictor import (
     sentence_log_probabilities,
 )
 from elmo_plugin.pretraining.resume import AtomicCheckpointer, ExactResume, check_processes, save_trained_epoch
-from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
 from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.shards import TextShardsReader
-from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, WordVectorSoftmax
+from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, SampledSoftmax, WordVectorSoftmax
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 from elmo_plugin.text import HELDOUT, Prepared, find_shards, prepare_text
 

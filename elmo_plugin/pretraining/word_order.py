@@ -6,7 +6,7 @@ import torch
 from allennlp.data import Vocabulary
 from torch import Tensor
 
-from elmo_plugin.pretraining.sampled_softmax import log_uniform
+from elmo_plugin.pretraining.softmax import log_uniform
 from elmo_plugin.pretraining.vocabulary import MARKS
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.pretraining import sampled_softmax
-from elmo_plugin.pretraining.sampled_softmax import LogUniformSample, SampledSoftmax
+from elmo_plugin.pretraining import softmax as softmaxes
+from elmo_plugin.pretraining.softmax import LogUniformSample, SampledSoftmax
 
 V, P, K = 50, 8, 12
 
@@ -56,7 +56,7 @@ def test_the_loss_is_that_of_tensorflows_sampled_softmax_loss(n_samples: int) ->
 
 @pytest.mark.parametrize("tokens_in_block", [1, 7, 1000])
 def test_the_gradients_are_those_of_torchs_cross_entropy(tokens_in_block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampled_softmax, "SCORES_IN_BLOCK", tokens_in_block * K)
+    monkeypatch.setattr(softmaxes, "SCORES_IN_BLOCK", tokens_in_block * K)
     softmax = sampled().double()
     sample = next_sample(softmax)
     targets = torch.cat([torch.arange(V), sample.rows])  # accidental hits among them
@@ -80,7 +80,7 @@ def test_the_derivatives_are_those_of_finite_differences() -> None:
     inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
     def loss(*scores: Tensor) -> Tensor:
-        losses: Tensor = sampled_softmax.SampledCrossEntropy.apply(*scores, targets, rows)
+        losses: Tensor = softmaxes.SampledCrossEntropy.apply(*scores, targets, rows)
         return losses
 
     assert torch.autograd.gradcheck(loss, inputs) and torch.autograd.gradgradcheck(loss, inputs)

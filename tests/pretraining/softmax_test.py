@@ -12,8 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from elmo_plugin.checkpoints import Checkpoint, SavedSoftmax
-from elmo_plugin.pretraining.sampled_softmax import SampledSoftmax
-from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, saved_softmax
+from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, SampledSoftmax, saved_softmax
 from tests.oracles import options
 
 V, P, N = 60, 16, 23
