@@ -80,13 +80,9 @@ class Part:
 
     def add(self, instance: Instance, train: Optional["Part"]) -> None:
         """Count one text, and compare it with those of `train`."""
-        tokens: list[str] = []
-        labels: list[str] = []
-        for each in instance.fields.values():
-            if isinstance(each, TextField):
-                tokens += [token.text or "" for token in each.tokens]
-            elif isinstance(each, LabelField):
-                labels.append(str(each.label))
+        fields = instance.fields.values()
+        tokens = [token.text or "" for field in fields if isinstance(field, TextField) for token in field.tokens]
+        labels = tuple(str(field.label) for field in fields if isinstance(field, LabelField))
         for key, found_labels in labels_of(instance):
             self.labels[key].update(found_labels)
         self.n_texts += 1
@@ -101,11 +97,9 @@ class Part:
             "contain markup such as <br> or &#39;, or U+FFFD; clean them": DEBRIS.search(" ".join(tokens)) is not None,
         }
         text = hash(tuple(tokens))
-        if text in self.compared:
-            if self.compared[text] != tuple(labels):
-                self.compared[text] = None
-        elif len(self.compared) < MOST_COMPARED:
-            self.compared[text] = tuple(labels)
+        is_compared = text in self.compared or len(self.compared) < MOST_COMPARED
+        if is_compared and self.compared.setdefault(text, labels) != labels:
+            self.compared[text] = None
         if train is not None:
             repeated = "are also in train, so scores will be too high; remove them from one of the two"
             found[repeated] = text in train.compared
@@ -197,12 +191,10 @@ def _advice(parts: Sequence[Part]) -> Iterator[str]:
         for name, counts in train.labels.items():
             if len(counts) == 1:
                 yield f"train: every label of '{name}' is {next(iter(counts))!r}, so there is nothing to learn"
-            rare = sorted(label for label, count in counts.items() if count < RARE)
-            if rare:
+            if rare := sorted(label for label, count in counts.items() if count < RARE):
                 labels = f"1 label of '{name}' has" if len(rare) == 1 else f"{len(rare)} labels of '{name}' have"
                 yield f"train: {labels} fewer than {RARE} examples ({some_of(rare)}); add some, or drop such a label"
-        contradicting = sum(labels is None for labels in train.compared.values())
-        if contradicting:
+        if contradicting := sum(labels is None for labels in train.compared.values()):
             yield f"train: {contradicting:,} texts occur with different labels; keep one label for each"
 
 
@@ -239,11 +231,10 @@ def _of_reader(keys: Any, path: Any, is_scored: bool) -> Iterator[str]:
     if keys.get("type") not in ("column_tags", "text_classification_csv"):
         return
     about_the_file = {key: value for key, value in keys.items() if key not in ONLY_FOR_INSTANCES}
-    try:
+    examples: list[Any] = []
+    with suppress(ConfigurationError, OSError):  # training reports it, with its place in the config
         reader: Any = DatasetReader.from_params(Params(about_the_file))
-    except ConfigurationError:  # training reports it, with its place in the config
-        return
-    examples = _first(reader.examples(path))
+        examples.extend(islice(reader.examples(path), SAMPLE))
     if not examples:
         return
     may_have_header = keys.get("has_header") is None and not reader.has_header
@@ -254,14 +245,6 @@ def _of_reader(keys: Any, path: Any, is_scored: bool) -> Iterator[str]:
     else:
         found = [*_about_labels(keys, may_have_header, examples)]
     yield from (f"{fspath(path)}: {message}" for message in found)
-
-
-def _first(rows: Iterator[Any]) -> list[Any]:
-    """Return the first rows or sentences, up to an error, which training reports."""
-    first: list[Any] = []
-    with suppress(ConfigurationError, OSError):
-        first.extend(islice(rows, SAMPLE))
-    return first
 
 
 def _about_tags(keys: Mapping[str, Any], may_have_header: bool, sentences: list[list[TaggedToken]]) -> Iterator[str]:
@@ -325,8 +308,10 @@ def _about_spans(sentences: list[list[TaggedToken]]) -> Iterator[str]:
 
 def _check_conll2003(path: FilePath) -> None:
     """Raise `ConfigurationError` for columns at which AllenNLP's reader would raise a `ValueError`."""
-    for number, line in enumerate(_first(lines_of(path, TAGGED_WORDS)), 1):
-        columns = line.split()
+    lines: list[str] = []
+    with suppress(ConfigurationError, OSError):
+        lines.extend(islice(lines_of(path, TAGGED_WORDS), SAMPLE))
+    for number, columns in enumerate(map(str.split, lines), 1):
         if columns and len(columns) != 4:
             got = f"{show_columns(columns)}; the reader 'column_tags' reads any number of columns"
             raise line_error(path, number, "four columns for AllenNLP's reader 'conll2003'", got)

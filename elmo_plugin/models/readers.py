@@ -358,16 +358,12 @@ class ColumnTagsReader(ExampleReader):
         yield TaggedToken(row, token, tag)
 
     def _check_tags(self, sentence: list[TaggedToken]) -> None:
-        scheme = self._coding_scheme
-        if scheme is None:
+        scheme, tags = self._coding_scheme, [each.tag for each in sentence]
+        index = first_invalid_tag(tags, scheme) if scheme else None
+        if scheme is None or index is None:
             return
-        tags = [row.tag for row in sentence]
-        index = first_invalid_tag(tags, scheme)
-        if index is None:
-            return
-        before = repr(tags[index - 1]) if index > 0 else "the start"
-        after = repr(tags[index + 1]) if index + 1 < len(tags) else "the end of the sentence"
-        got = f"{tags[index]!r} between {before} and {after}"
+        before, tag, after = ["the start", *map(repr, tags), "the end of the sentence"][index : index + 3]
+        got = f"{tag} between {before} and {after}"
         fitting = [other for other in SCHEMES if first_invalid_tag(tags, other) is None]
         inside, outside = tags[index][2:], tags[index - 1][2:] if index else ""
         if inside != outside and get_close_matches(inside, [outside]):
@@ -380,14 +376,6 @@ class ColumnTagsReader(ExampleReader):
         prefixes = ", ".join("O" if prefix == "O" else f"{prefix}-…" for prefix in SCHEMES[scheme].letters)
         expected = f"a tag that 'coding_scheme' {scheme} ({prefixes}) allows there"
         raise sentence[index].row.error(expected, got)
-
-
-class TextColumns(NamedTuple):
-    """The first row, and the indices of the text columns and the label column."""
-
-    first: TableRow
-    text: list[int]
-    label: Optional[int]
 
 
 class LabelledText(NamedTuple):
@@ -520,19 +508,20 @@ class TextClassificationCsvReader(ExampleReader):
         )
         if not rows:
             return
-        layout = self._layout(rows.peek())
+        first = rows.peek()
+        places, label = self._layout(first)
         if self.has_header:
             next(rows)
         for row in rows:
-            row.check_width(layout.first)
-            text = " ".join(row.cells[index] for index in layout.text)
-            yield LabelledText(row.line, text, None if layout.label is None else self._label(row, layout.label))
+            row.check_width(first)
+            text = " ".join(row.cells[place] for place in places)
+            yield LabelledText(row.line, text, None if label is None else self._label(row, label))
 
     def _instance(self, example: LabelledText) -> Instance:
         return self.text_to_instance(example.text, example.label)
 
-    def _layout(self, first: TableRow) -> TextColumns:
-        """Find the columns in the first row."""
+    def _layout(self, first: TableRow) -> tuple[list[int], Optional[int]]:
+        """Return where the text columns and the label column are in the first row."""
         label = None if self._label_column is None else first.find("label_column", self._label_column)
         if self._text_columns is None:
             text = [index for index in range(len(first.cells)) if index != label]
@@ -543,7 +532,7 @@ class TextClassificationCsvReader(ExampleReader):
             text = [first.find("text_columns", column) for column in self._text_columns]
         if label in text:
             raise first.error(f"'text_columns' {self._text_columns!r} without 'label_column' {self._label_column!r}")
-        return TextColumns(first, text, label)
+        return text, label
 
     def _label(self, row: TableRow, column: int) -> str:
         label = row.cells[column].strip()

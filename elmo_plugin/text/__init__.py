@@ -43,10 +43,15 @@ from elmo_plugin.text.look import (
     look_at,
     show_columns,
 )
-from elmo_plugin.text.predictor_input import LineReader, instance_words, read_question, without_lone_surrogates
+from elmo_plugin.text.predictor_input import (
+    LineReader,
+    instance_words,
+    read_question,
+    token_lists,
+    without_lone_surrogates,
+)
 from elmo_plugin.text.raw_text import RawText
 from elmo_plugin.text.sentence_splitter import SentenceSplitter
-from elmo_plugin.text.sentences import token_lists
 from elmo_plugin.text.tables import (
     Column,
     FilePath,

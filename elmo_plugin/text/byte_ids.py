@@ -3,13 +3,15 @@
 Source: `UnicodeCharsVocabulary` in bilm-tf's `bilm/data.py`; AllenNLP's `elmo_characters` indexer makes the same ids.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from elmo_plugin.common import at_least
-from elmo_plugin.text.sentences import padded_ids
+from elmo_plugin.text.predictor_input import token_lists
 
 N_CHARACTERS = 262
 """The rows of bilm-tf's character embedding: 256 bytes, five marks, and row 0 for masked positions."""
@@ -50,6 +52,18 @@ def batch_to_ids(sentences: Iterable[Iterable[str]], max_characters: int = 50) -
     """
     at_least(3, max_characters=max_characters)
     return padded_ids(sentences, lambda word: word_to_ids(word, max_characters), max_characters)
+
+
+def padded_ids(sentences: Any, word_to_ids: Callable[[str], list[int]], width: int) -> Tensor:
+    """Return the ids of each word of tokenized sentences, (B, T, width), padded with 0 to the longest sentence."""
+    lists = token_lists(sentences)
+    lengths = np.array([len(words) for words in lists], dtype=np.int64)  # (B,)
+    numbers: dict[str, int] = {}  # of the distinct words
+    tokens = [numbers.setdefault(word, len(numbers)) for words in lists for word in words]
+    ids = np.zeros((len(lists), lengths.max(initial=0), width), dtype=np.int64)  # (B, T, width)
+    if tokens:
+        ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.array([word_to_ids(word) for word in numbers])[tokens]
+    return torch.from_numpy(ids)
 
 
 def fit_width(ids: Tensor, max_characters: int) -> Tensor:

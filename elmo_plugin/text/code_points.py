@@ -12,8 +12,7 @@ from allennlp.data import Token, TokenIndexer, Vocabulary
 from torch import Tensor
 
 from elmo_plugin.common import at_least
-from elmo_plugin.text.byte_ids import N_CHARACTERS
-from elmo_plugin.text.sentences import padded_ids
+from elmo_plugin.text.byte_ids import N_CHARACTERS, padded_ids
 
 IndexedTokens = dict[str, list[list[int]]]
 

@@ -3,14 +3,12 @@
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Optional
 
 import langcodes
 from allennlp.common.checks import ConfigurationError
-from langcodes import LanguageTagError
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
@@ -85,20 +83,19 @@ class LanguageCheck:
 
     def __init__(self, language: Optional[str]) -> None:
         self._language = None if language == ANY else language
-        self._lines: list[str] = []
+        self._text = ""
 
     def read(self, texts: Iterable[str]) -> None:
         """Read some more texts. The first `ENOUGH` characters count."""
-        for text in texts:
-            if self._language is None:
-                return
-            self._lines.append(text)
-            if sum(map(len, self._lines)) > ENOUGH:
-                break
-        size = sum(map(len, self._lines))
-        if self._language is None or size < PIECE:
+        if self._language is None:
             return
-        shares = language_shares(pieces(self._lines), SURE)
+        for text in texts:
+            self._text += f"{text}\n"
+            if len(self._text) > ENOUGH:
+                break
+        if len(self._text) < PIECE:
+            return
+        shares = language_shares(pieces(self._text.splitlines()), SURE)
         others = {code for code in shares if langcodes.tag_distance(self._language, code) > SAME}
         is_other = sum(shares[code] for code in others) > 2 * NOTABLE
         if is_other:
@@ -108,7 +105,7 @@ class LanguageCheck:
                 say_shares(shares),
                 self._language,
             )
-        if is_other or size > ENOUGH:
+        if is_other or len(self._text) > ENOUGH:
             self._language = None
 
 
@@ -119,16 +116,13 @@ def check_language(language: str) -> None:
     """
     if _has_rules(language):
         return
-    code = ""
-    with suppress(LanguageTagError):
-        code = langcodes.standardize_tag(language).partition("-")[0]
-    exists = bool(code) and langcodes.tag_is_valid(code)
-    if exists and (code == language or language in _identifier().nb_classes):  # a guess has another code for Kikuyu
-        return
-    hint = f"; the code of this language is {code!r}" * exists
-    raise ConfigurationError(
-        f"'language': expected the code of a language, such as 'de', or 'xx' for any, got {language!r}{hint}"
-    )
+    code = langcodes.standardize_tag(language).partition("-")[0] if langcodes.tag_is_valid(language) else ""
+    # A guess has another code for Kikuyu.
+    if not code or (code != language and language not in _identifier().nb_classes):
+        hint = f"; the code of this language is {code!r}" * bool(code)
+        raise ConfigurationError(
+            f"'language': expected the code of a language, such as 'de', or 'xx' for any, got {language!r}{hint}"
+        )
 
 
 def language_with_rules(language: str) -> str:

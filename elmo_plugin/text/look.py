@@ -221,19 +221,19 @@ def _columns(lines: Sequence[str]) -> Optional[Look]:
     if len(rows) < 2 or len({*map(len, rows)}) > 1 or len(rows[0]) < 2:
         return None
     has_blanks = any(line.isspace() or line.startswith(DOCUMENT) for line in lines)
-    if any(row[-1] != "O" for row in rows) and all(SPAN_TAG.fullmatch(row[-1]) for row in rows):
-        return Look(COLUMNS, rows[0], text_column="2" if all(row[0].isdecimal() for row in rows) else "1")
-    if not has_blanks and any("\t" not in line or " " in row[1] for line, row in zip(content, rows, strict=True)):
+    has_tabs = all("\t" in line and " " not in row[1] for line, row in zip(content, rows, strict=True))
+    ids, tags = [row[0] for row in rows], [row[-1] for row in rows]
+    numbers = [int(id) for id in ids if id.isdecimal()]
+    rises = all(number in (0, 1, former + 1) for former, number in zip([0, *numbers], numbers, strict=False))
+    is_counted = rises and max(numbers, default=0) > 1 and all(map(CONLLU_ID.fullmatch, ids))
+    are_spans = any(tag != "O" for tag in tags) and all(map(SPAN_TAG.fullmatch, tags))
+    below = tags[1:]  # the first row may be a header
+    are_tags = all(map(TAG.fullmatch, below)) and 2 * sum(tag[0].isalpha() for tag in below) > len(below)
+    are_tags = has_blanks and not any(" " in id for id in ids) and (are_tags or below.count("O") > 0.3 * len(below))
+    if not (are_spans or are_tags or (is_counted and (has_blanks or has_tabs))):
         return None
-    numbers = [int(row[0]) for row in rows if row[0].isdecimal()]
-    is_counted = all(number in (0, 1, former + 1) for former, number in zip([0, *numbers], numbers, strict=False))
-    if is_counted and max(numbers, default=0) > 1 and all(CONLLU_ID.fullmatch(row[0]) for row in rows):
-        return Look(CONLLU if "\t" in content[0] else COLUMNS, rows[0], text_column="2")
-    tags = [row[-1] for row in rows[1:]]  # the first row may be a header
-    are_tags = all(map(TAG.fullmatch, tags)) and 2 * sum(tag[0].isalpha() for tag in tags) > len(tags)
-    if has_blanks and (are_tags or tags.count("O") > 0.3 * len(tags)) and not any(" " in row[0] for row in rows):
-        return Look(COLUMNS, rows[0], text_column="1")
-    return None
+    kind = CONLLU if is_counted and not are_spans and "\t" in content[0] else COLUMNS
+    return Look(kind, rows[0], "2" if is_counted or (are_spans and all(map(str.isdecimal, ids))) else "1")
 
 
 def _table(lines: Sequence[str]) -> Optional[Look]:

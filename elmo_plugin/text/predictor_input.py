@@ -1,6 +1,7 @@
-"""The input of a predictor: raw text or tokens, as a JSON object or as an instance of a dataset reader."""
+"""What users pass: the input of a predictor, raw text or tokens in JSON or in an instance, and lists of sentences."""
 
 import json
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
@@ -69,3 +70,29 @@ def instance_words(instance: Instance) -> list[str]:
 def without_lone_surrogates(text: str) -> str:
     """Replace each lone surrogate by U+FFFD: JSON can contain them, but tokenizers cannot read them."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def token_lists(sentences: Any) -> list[list[str]]:
+    """Return sentences as lists of tokens.
+
+    Raises `ConfigurationError` that names the sentence if one is not a list of strings, such as an untokenized text.
+    """
+    if not isinstance(sentences, Iterable) or isinstance(sentences, str | bytes | Mapping):
+        raise ConfigurationError(
+            f"expected a list of tokenized sentences, such as [['Two', 'words'], ['One']], got {_shortened(sentences)}"
+        )
+    lists = []
+    for index, sentence in enumerate(sentences):
+        expected = f"sentence {index}: expected a list of tokens, such as ['Two', 'words'], got"
+        if not isinstance(sentence, Iterable) or isinstance(sentence, str | bytes | Mapping | Set):
+            raise ConfigurationError(f"{expected} {_shortened(sentence)}")
+        tokens = list(sentence)
+        for token in tokens:
+            if not isinstance(token, str):
+                raise ConfigurationError(f"{expected} {_shortened(token)} ({type(token).__name__}) in it")
+        lists.append(tokens)
+    return lists
+
+
+def _shortened(value: object) -> str:
+    return f"the string {value[:100]!r}" if isinstance(value, str) else repr(value)[:100]

@@ -30,9 +30,11 @@ class RawFile:
         The file, which is read to its end.
     known : `KnownWords`
         Gets the words of the file.
+    form : `Optional[str]`
+        What its lines are, as in `FORMS`; by default it is guessed.
     """
 
-    def __init__(self, file: TextFile, known: KnownWords) -> None:
+    def __init__(self, file: TextFile, known: KnownWords, form: Optional[str]) -> None:
         self.file = file
         self.layout = LineForm()
         self.clutter = Clutter()
@@ -52,7 +54,7 @@ class RawFile:
                 samples += found[:: 1 + len(found) // IN_A_BLOCK]
             if len(samples) > MOST_SAMPLES:
                 samples, step = samples[::2], 2 * step
-        self.form = self.layout.guess()
+        self.form = form or self.layout.guess() or PARAGRAPHS
         self.languages = language_shares(samples)
         self.language = next(iter(self.languages), "en")
 
@@ -76,11 +78,7 @@ class RawText:
         known = KnownWords()
         self.hyphens = Hyphens(known)
         self.clutter = defaultdict[str, Counter[str]](Counter)  # the lines that are not text, by their kinds
-        self.files: Sequence[RawFile] = [RawFile(file, known) for file in files]
-
-    def form(self, file: RawFile) -> str:
-        """Return what the lines of a file are taken to be."""
-        return self._form or file.form or PARAGRAPHS
+        self.files: Sequence[RawFile] = [RawFile(file, known, form) for file in files]
 
     def languages(self) -> dict[str, float]:
         """Return how much of the text is in which language, up to 1, the most first."""
@@ -97,7 +95,7 @@ class RawText:
         line, as a sentence without tokens, so that parallel texts stay parallel.
         """
         lines = file.clutter.sort(map(self.spelling.plain, file.file.lines()), self.clean, self.clutter)
-        if self.form(file) == SENTENCES:
+        if file.form == SENTENCES:
             sentences = map(splitter.words, lines)
             return sentences if self._form else filter(None, sentences)
-        return splitter.sentences(join_lines(lines, self.form(file), file.layout, self.hyphens))
+        return splitter.sentences(join_lines(lines, file.form, file.layout, self.hyphens))

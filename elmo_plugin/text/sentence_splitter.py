@@ -50,18 +50,21 @@ ORDINAL = re.compile(r"\.(?:(?<=(?<![\d.,:/-])\d\.)|(?<=(?<![\d.,:/-])\d\d\.))(?
 INITIAL = re.compile(r"\.(?<=\b[A-ZÀ-ÖØ-ÞΑ-ΩЀ-Я]\.)(?= [^\W\d_])")
 PRAENOMINA = "Ap App Cn Mam Ser Sex Sp Ti Tib"
 DATES = "Kal Ian In Feb Febr Mart Apr Mai Iul Iun Quint Sext Aug Sep Sept Oct Nov Dec Cos Coss cos coss HS Scr"
-NOT_ENDS = [
-    ("", stop_after(NUMBERED, "(?= ?\\d)", re.IGNORECASE)),
-    ("cs da de et fi hr hu is lb lv nb nn no sk sl sr tr", ORDINAL),  # `der 2. Band`
-    ("be bg ca cs da es fr gl it kk mk nl oc pl pt ru sk sr uk", INITIAL),  # `M. Dupont`; sentencex knows it in others
-    ("la", stop_after(f"{PRAENOMINA} {DATES}")),
-    ("la", stop_after("Non Id Eid", "(?= [A-Z])")),
+MASKS = [
+    ("", stop_after(NUMBERED, "(?= ?\\d)", re.IGNORECASE), "_"),
+    ("cs da de et fi hr hu is lb lv nb nn no sk sl sr tr", ORDINAL, "_"),  # `der 2. Band`
+    # `M. Dupont`; sentencex knows it in others
+    ("be bg ca cs da es fr gl it kk mk nl oc pl pt ru sk sr uk", INITIAL, "_"),
+    ("la", stop_after(f"{PRAENOMINA} {DATES}"), "_"),
+    ("la", stop_after("Non Id Eid", "(?= [A-Z])"), "_"),
+    # Words that sentencex takes for abbreviations: `She wrote to me. John did not.`
+    ("en", stop_after("No no Me me Ok ok OK art fed ill may miss"), "!"),
+    ("", re.compile(r"[!?](?=[!?])"), "x"),  # sentencex does not end a sentence at `!!` before `I`
+    ("", QUOTATION_MARKS, " "),
+    ("", IN_BRACKETS, r"\1 \2 "),
 ]
-"""The languages, or none for all, in which a full stop does not end a sentence."""
-MORE_MARKS = re.compile(r"[!?](?=[!?])")
-"""Marks after which sentencex would not end a sentence: it does not at `!!` before `I`."""
-ENDS_IN = {"en": [stop_after("No no Me me Ok ok OK art fed ill may miss")]}
-"""Full stops after words that sentencex takes for abbreviations: `She wrote to me. John did not.`"""
+"""What is hidden from sentencex, or shown as another mark, so that sentences end where they should, by languages, or in
+all if there are none. Each mask is as long as what it hides."""
 
 
 class SentenceSplitter:
@@ -80,11 +83,7 @@ class SentenceSplitter:
         self._language = language
         self.words = SpacyBlankTokenizer(language).words
         self._masks = [
-            *((pattern, "_") for languages, pattern in NOT_ENDS if not languages or language in languages.split()),
-            *((pattern, "!") for pattern in ENDS_IN.get(language, [])),
-            (MORE_MARKS, "x"),
-            (QUOTATION_MARKS, " "),
-            (IN_BRACKETS, r"\1 \2 "),
+            (pattern, mask) for languages, pattern, mask in MASKS if not languages or language in languages.split()
         ]
 
     def sentences(self, parts: Iterable[str]) -> Iterator[list[str]]:
@@ -97,7 +96,7 @@ class SentenceSplitter:
     def split(self, text: str) -> list[str]:
         """Return the sentences of a paragraph, which together are the paragraph."""
         masked = text.translate(GREEK if self._language in ("el", "grc") else STOPS)
-        for pattern, mask in self._masks:  # each as long as what it masks
+        for pattern, mask in self._masks:
             masked = pattern.sub(mask, masked)
         found = accumulate(map(len, sentencex.segment(self._language, masked)))
         ends = [end if end == len(text) else _before_opening_marks(text, end) for end in found]

@@ -2,16 +2,16 @@
 
 import bz2
 import gzip
+import lzma
 import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from glob import glob
 from io import BufferedReader, RawIOBase
 from itertools import chain
-from lzma import FORMAT_XZ, LZMADecompressor, LZMAError
 from os.path import expanduser, isdir, isfile, realpath
 from pathlib import Path
 from typing import Any, Optional, cast
@@ -34,7 +34,7 @@ class XzFile(RawIOBase):
 
     def __init__(self, packed: "BufferedReader[Any]") -> None:
         self._packed = packed
-        self._stream = LZMADecompressor(FORMAT_XZ, memlimit=MOST_FOR_XZ)
+        self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MOST_FOR_XZ)
 
     def readable(self) -> bool:
         """Return true."""
@@ -48,7 +48,7 @@ class XzFile(RawIOBase):
                 data = self._stream.unused_data.lstrip(b"\0") or self._packed.read1().lstrip(b"\0")
                 if not data and not self._packed.peek():
                     return 0
-                self._stream = LZMADecompressor(FORMAT_XZ, memlimit=MOST_FOR_XZ)
+                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MOST_FOR_XZ)
             elif self._stream.needs_input:
                 data = self._packed.read1()
                 if not data:
@@ -59,40 +59,34 @@ class XzFile(RawIOBase):
                 return len(found)
 
 
-Unpacker = Callable[["BufferedReader[Any]"], AbstractContextManager[Any]]
-
-PACKED: dict[str, tuple[bytes, Unpacker]] = {
-    ".gz": (b"\x1f\x8b", gzip.open),
-    ".xz": (b"\xfd7zXZ\x00", lambda packed: BufferedReader(XzFile(packed))),
-    ".bz2": (b"BZh", bz2.open),
+PACKED: dict[str, tuple[bytes, Callable[["BufferedReader[Any]"], Any], Callable[..., Any]]] = {
+    ".gz": (b"\x1f\x8b", gzip.open, gzip.open),
+    ".xz": (b"\xfd7zXZ\x00", lambda packed: BufferedReader(XzFile(packed)), lzma.open),
+    ".bz2": (b"BZh", bz2.open, bz2.open),
 }
-"""The usual ending of compressed files, the bytes that they begin with, and how they are read."""
+"""The usual ending of compressed files, the bytes that they begin with, and how they are read and written."""
 NO_UTF_8 = re.compile("[\udc80-\udcff]")
 """What Python makes of a byte that is not UTF-8."""
 PLAIN = "save it as plain text in UTF-8"
 OTHER_FILES = {
-    b"\xff\xfe\0\0": "UTF-32 text; convert it with iconv -f UTF-32 -t UTF-8",
-    b"\0\0\xfe\xff": "UTF-32 text; convert it with iconv -f UTF-32 -t UTF-8",
-    b"\xff\xfe": "UTF-16 text; convert it with iconv -f UTF-16 -t UTF-8",
-    b"\xfe\xff": "UTF-16 text; convert it with iconv -f UTF-16 -t UTF-8",
-    b"\x28\xb5\x2f\xfd": "a Zstandard file; unpack it first with zstd -d",
-    b"\x04\x22\x4d\x18": "an LZ4 file; unpack it first with lz4 -d",
-    b"7z\xbc\xaf": "a 7-Zip file; unpack it first with 7z x",
-    b"%PDF-": "a PDF file; extract its text first, for example with pdftotext",
-    b"\xd0\xcf\x11\xe0": f"a file of Word or Excel before 2007; {PLAIN}, or a table as CSV",
-    b"PAR1": "a Parquet file; write its column of text as lines first",
-    b"\x89HDF": "an HDF5 file, which is no text",
+    rb"\xff\xfe\0\0|\0\0\xfe\xff": "UTF-32 text; convert it with iconv -f UTF-32 -t UTF-8",
+    rb"\xff\xfe|\xfe\xff": "UTF-16 text; convert it with iconv -f UTF-16 -t UTF-8",
+    rb"\x28\xb5\x2f\xfd": "a Zstandard file; unpack it first with zstd -d",
+    rb"\x04\x22\x4d\x18": "an LZ4 file; unpack it first with lz4 -d",
+    rb"7z\xbc\xaf": "a 7-Zip file; unpack it first with 7z x",
+    rb"%PDF-": "a PDF file; extract its text first, for example with pdftotext",
+    rb"\xd0\xcf\x11\xe0": f"a file of Word or Excel before 2007; {PLAIN}, or a table as CSV",
+    rb"PAR1": "a Parquet file; write its column of text as lines first",
+    rb"\x89HDF": "an HDF5 file, which is no text",
+    rb".{257}ustar": "a tar archive; unpack it first",
+    rb"PK\x03\x04.*word/": f"a Word document; {PLAIN}, or convert it with pandoc -t plain",
+    rb"PK\x03\x04.*xl/": "a spreadsheet of Excel; save its sheet as CSV in UTF-8",
+    rb"PK\x03\x04.*opendocument\.text": f"an OpenDocument text; {PLAIN}, or convert it with pandoc -t plain",
+    rb"PK\x03\x04.*opendocument\.spreadsheet": "an OpenDocument spreadsheet; save its sheet as CSV in UTF-8",
+    rb"PK\x03\x04.*epub\+zip": "an EPUB; convert it with pandoc -t plain",
+    rb"PK\x03\x04": "a zip file; unpack it first",
 }
 """The first bytes of files that are given as texts, and what they are."""
-IN_ZIP = {
-    b"word/": f"a Word document; {PLAIN}, or convert it with pandoc -t plain",
-    b"xl/": "a spreadsheet of Excel; save its sheet as CSV in UTF-8",
-    b"opendocument.text": f"an OpenDocument text; {PLAIN}, or convert it with pandoc -t plain",
-    b"opendocument.spreadsheet": "an OpenDocument spreadsheet; save its sheet as CSV in UTF-8",
-    b"epub+zip": "an EPUB; convert it with pandoc -t plain",
-    b"": "a zip file; unpack it first",
-}
-"""What the beginning of a zip file holds, and what it is; the last one is any other."""
 
 
 class TextFile:
@@ -157,23 +151,16 @@ class TextFile:
             with _standard_input() if self._is_stdin else open(self.path, "rb") as self._raw:
                 head = self._raw.peek()
                 # An empty file that is named like a compressed one was cut off.
-                unpack = nullcontext if head else PACKED.get(self.path.suffix, (b"", nullcontext))[1]
-                unpack = next((read for magic, read in PACKED.values() if head.startswith(magic)), unpack)
+                readers = [read for magic, read, _ in PACKED.values() if head.startswith(magic)]
+                named = [PACKED[self.path.suffix][1]] if not head and self.path.suffix in PACKED else []
+                (unpack,) = readers or named or [nullcontext]
                 with unpack(self._raw) as unpacked:
-                    if other := _other_file(unpacked.peek(1)):
-                        raise ConfigurationError(f"{self.name}: expected UTF-8 text, got {other}")
+                    head = unpacked.peek(1)
+                    if others := [kind for form, kind in OTHER_FILES.items() if re.match(form, head, re.DOTALL)]:
+                        raise ConfigurationError(f"{self.name}: expected UTF-8 text, got {others[0]}")
                     yield from iter(partial(unpacked.readline, LONGEST_LINE + 1), b"")
-        except (OSError, EOFError, zlib.error, LZMAError) as error:
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise ConfigurationError(f"{self.name}: cannot be read to its end ({error})") from error
-
-
-def _other_file(head: bytes) -> Optional[str]:
-    """Return what a file is whose first bytes are not those of a text, or `None`."""
-    if head.startswith(b"PK\x03\x04"):
-        return next(kind for part, kind in IN_ZIP.items() if part in head)
-    if head[257:262] == b"ustar":
-        return "a tar archive; unpack it first"
-    return next((kind for magic, kind in OTHER_FILES.items() if head.startswith(magic)), None)
 
 
 def read_ahead(lines: Iterable[str], count: int) -> tuple[list[str], Iterator[str]]:

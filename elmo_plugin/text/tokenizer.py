@@ -94,11 +94,6 @@ class SpacyBlankTokenizer(Tokenizer):
             if not token.is_space
         ]
 
-    @property
-    def stop_words(self) -> set[str]:
-        """Return spaCy's frequent words of the language, in small letters, which say little by themselves."""
-        return self._stop_words
-
     def words(self, text: str) -> list[str]:
         """Return the tokens of `text` as strings without white space, which some languages' exceptions contain."""
         return [word for _, part in self._parts(text) for token in self._split(part) for word in token.text.split()]
@@ -131,7 +126,7 @@ class SpacyBlankTokenizer(Tokenizer):
         self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
         has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Japanese, for example, has none
         self._cuts = PARTS_OF_A_RUN if has_rules else []
-        self._stop_words = pipeline.Defaults.stop_words
+        self.stop_words: set[str] = pipeline.Defaults.stop_words  # small letters; they say little by themselves
 
 
 @Tokenizer.register("ascii_spaces")

@@ -1,15 +1,19 @@
-"""Raw text → training text: sentences of tokens, one per line, in one file or in shards with a held-out part."""
+"""Raw text → training text: sentences of tokens, one per line, in one file or in shards with a held-out part.
 
-import bz2
-import gzip
-import lzma
+What was done with the text is reported to standard error: counts, examples and warnings.
+"""
+
+import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, count, islice
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple, Optional, TextIO
 
@@ -19,15 +23,13 @@ from more_itertools import countable, map_reduce, unique_everseen
 
 from elmo_plugin.common import atomic_file
 from elmo_plugin.text.languages import ANY, NOTABLE, say_shares
-from elmo_plugin.text.line_forms import CELLS, MEANINGS
+from elmo_plugin.text.line_forms import CELLS, MEANINGS, SENTENCES, is_open
 from elmo_plugin.text.raw_text import RawText
 from elmo_plugin.text.sentence_splitter import SentenceSplitter
 from elmo_plugin.text.tables import TextColumn
-from elmo_plugin.text.text_file import TextFile, find_shards
-from elmo_plugin.text.text_report import Report, say, shortened, warn
+from elmo_plugin.text.text_file import PACKED, TextFile, find_shards
 from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
 
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 OTHER_PACKERS = {
     ".zst": "zstd",
     ".lz4": "lz4",
@@ -44,6 +46,14 @@ SURE, VERY_SURE = 0.5, 0.7
 WITHOUT_SPACES = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "zh"])
 BLOCK = 20
 """Sentences that stay together: each block goes to one shard, or to the held-out text, whole."""
+
+IN_THE_SAMPLE, MOST_ODD = 10, 10_000
+LONG = 100
+"""The tokens of a long sentence."""
+USUAL = re.compile(r"[^\W_]+(?:[-'’.·][^\W_]+)*[-'’.]?|['’][^\W_]+|\d+(?:[.,:/]\d+)*%?|[^\w\s<>&#@~^|\\\ufffd]{1,3}")
+"""What most tokens are: words, numbers, marks."""
+find_letter = lru_cache(2**16)(re.compile(r"[^\W\d_]").search)
+is_usual = lru_cache(2**16)(USUAL.fullmatch)
 
 
 class Prepared(NamedTuple):
@@ -128,6 +138,21 @@ def prepare_text(
     return Prepared(n_sentences - n_heldout, n_heldout, language)
 
 
+def shortened(names: list[str]) -> str:
+    """Return the first names of a list."""
+    return ", ".join(names[:3]) + ", …" * (len(names) > 3)
+
+
+def say(line: str) -> None:
+    """Print a line that is no result."""
+    print(line, file=sys.stderr)
+
+
+def warn(line: str) -> None:
+    """Print a warning."""
+    say(f"warning: {line}")
+
+
 def check_output(output: Path, is_folder: bool) -> None:
     """Raise `ConfigurationError` if a file or folder cannot be written."""
     if output.exists() and str(output) != "-":
@@ -135,7 +160,7 @@ def check_output(output: Path, is_folder: bool) -> None:
     if is_folder and str(output) == "-":
         raise ConfigurationError("expected the name of a new folder for shards, got - for standard output")
     if output.suffix in OTHER_PACKERS and not is_folder:
-        ways = f"{', '.join(OPENERS)}, or - with a pipe: prepare-text … - | {OTHER_PACKERS[output.suffix]} > {output}"
+        ways = f"{', '.join(PACKED)}, or - with a pipe: prepare-text … - | {OTHER_PACKERS[output.suffix]} > {output}"
         raise ConfigurationError(f"{output}: expected a plain name, or one that ends in {ways}")
 
 
@@ -202,7 +227,7 @@ def choose_language(given: Optional[str], text: RawText) -> str:
 
 def forms(text: RawText) -> str:
     """Return how many files have which form of lines, with the names of a few files of the less frequent forms."""
-    groups = map_reduce(text.files, text.form, lambda file: file.file.name)
+    groups = map_reduce(text.files, lambda file: file.form, lambda file: file.file.name)
     said: list[str] = []
     for form, names in sorted(groups.items(), key=lambda group: -len(group[1])):
         said.append(f"{len(names):,} {MEANINGS[form]}" + f" ({shortened(names)})" * bool(said))
@@ -255,5 +280,99 @@ def _remove_if_empty(folder: Path) -> None:
 
 def open_text(path: Path, suffix: str) -> TextIO:
     """Open a file to write UTF-8 text, compressed if `suffix` is .gz or .xz."""
-    opened: TextIO = OPENERS.get(suffix, open)(path, "wt", encoding="utf-8", newline="\n")
+    write = PACKED[suffix][-1] if suffix in PACKED else open
+    opened: TextIO = write(path, "wt", encoding="utf-8", newline="\n")
     return opened
+
+
+class Report:
+    """Count what is written of a text, and print it.
+
+    # Parameters
+
+    text : `RawText`
+    """
+
+    def __init__(self, text: RawText) -> None:
+        self.counts = Counter[str]()
+        self._text = text
+        self._longest = 0
+        self._sample: list[str] = []
+        self._odd = Counter[str]()
+
+    def read(self, sentences: Iterable[list[str]]) -> Iterator[str]:
+        """Yield each sentence as a line, and count it."""
+        random = Random(0)
+        for tokens in sentences:
+            line = " ".join(tokens)
+            yield f"{line}\n"
+            if not tokens:
+                continue
+            self.counts.update(
+                sentences=1,
+                tokens=len(tokens),
+                words=sum(find_letter(token) is not None for token in tokens),
+                open=is_open(line),
+                long=len(tokens) > LONG,
+            )
+            self._longest = max(self._longest, len(tokens))
+            self._odd.update(token for token in tokens if not is_usual(token))
+            if len(self._odd) > MOST_ODD:
+                self._odd = Counter(dict(self._odd.most_common(MOST_ODD // 2)))
+            # Each sentence so far is in the sample with the same probability.
+            place = random.randrange(self.counts["sentences"])
+            if len(self._sample) < IN_THE_SAMPLE:
+                self._sample.append(line)
+            elif place < IN_THE_SAMPLE:
+                self._sample[place] = line
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` if what came out cannot be text."""
+        names = shortened([file.file.name for file in self._text.files])
+        n_sentences, n_tokens, n_words = (self.counts[name] for name in ("sentences", "tokens", "words"))
+        if not n_sentences:
+            raise ConfigurationError(f"{names}: expected text, got no sentences")
+        if n_words < n_tokens / 3:
+            raise ConfigurationError(
+                f"{names}: expected text, got {n_words / n_tokens:.0%} of the tokens with a letter"
+            )
+        if n_words > 100 and n_tokens < 1.5 * n_sentences:
+            raise ConfigurationError(
+                f"{names}: expected sentences, got {n_sentences:,} of {n_tokens:,} tokens; a list of words is no text, "
+                "and a language without spaces needs its own --language"
+            )
+
+    def print(self) -> None:
+        """Print the report."""
+        text, counts, odd = self._text, self.counts, self._odd.most_common(10)
+        divided = {"joined": text.hyphens.joined, "with their hyphen": text.hyphens.kept}
+        shown = [f"{n.total():,} {what}" + f" ({', '.join(islice(n, 10))})" * bool(n) for what, n in divided.items()]
+        replaced = [f"{number:,} {kind}" for kind, number in text.spelling.counts.most_common()]
+        clutter = [
+            f"{lines.total():,} {kind}: {' | '.join(islice(lines, 10))}" for kind, lines in sorted(text.clutter.items())
+        ]
+        share = counts["open"] / counts["sentences"]
+        for is_said, line in [
+            (any(divided.values()), f"words at line ends: {', '.join(shown)}"),
+            (replaced, f"characters replaced: {', '.join(replaced)}"),
+            *((text.clean, f"left out: {lines}") for lines in clutter),
+            *((not text.clean, f"warning: seen: {lines}; --clean leaves them out") for lines in clutter),
+            (counts["repeated"], f"left out: {counts['repeated']:,} repeated sentences"),
+            (odd, f"odd tokens: {', '.join(f'{token[:40]} ({number:,})' for token, number in odd)}"),
+            (
+                True,
+                f"{counts['sentences']:,} sentences of {counts['tokens']:,} tokens; the longest has "
+                f"{self._longest:,}; {share:.1%} have no final mark",
+            ),
+            (True, "ten of them at random:" if counts["sentences"] >= IN_THE_SAMPLE else "these are:"),
+            *((True, f"  {sentence[:200]}") for sentence in self._sample),
+        ]:
+            if is_said:
+                say(line)
+        if n_markup := sum(file.clutter.n_markup for file in text.files):
+            warn(f"{n_markup:,} lines have marks of HTML, such as <br> or &amp;, which stay in the text")
+        n_joined = sum(file.form != SENTENCES for file in text.files)
+        if share > 0.3 and n_joined > len(text.files) / 2:
+            warn("many sentences have no final mark: look at them, and try another form for --lines")
+        if counts["long"] > counts["sentences"] / 50:
+            warn(f"{counts['long']:,} sentences have over {LONG} tokens: look at them, and try --lines or --language")
