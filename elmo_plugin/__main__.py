@@ -5,10 +5,10 @@ plugins, and with releases of transformers that the script `allennlp` cannot be 
 """
 
 import gc
+import sys
 
-from elmo_plugin import __version__
+from elmo_plugin.commands.command_line import answer
 from elmo_plugin.commands.console import adapt_console, program
-from elmo_plugin.compat import replace_name
 from elmo_plugin.postponed_imports import postponed_imports
 
 
@@ -18,8 +18,8 @@ def run() -> None:
     from allennlp import commands
     from allennlp.common.util import import_module_and_submodules, install_sigterm_handler
 
-    replace_name(commands, "__version__", f"{__version__} (AllenNLP {commands.__version__})")  # what --version prints
-    adapt_console()
+    answer(program(), sys.argv[1:])
+    adapt_console()  # again: there are handlers now
     install_sigterm_handler()
     with postponed_imports():  # what AllenNLP would import first, and wholly
         import_module_and_submodules("allennlp", exclude={"allennlp.sanity_checks", "allennlp.tools"})

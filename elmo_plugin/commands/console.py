@@ -24,10 +24,9 @@ from tqdm import tqdm
 
 from elmo_plugin.commands.command_line import REMOVED
 from elmo_plugin.common import installed, printable
-from elmo_plugin.compat import replace_name, replaces
+from elmo_plugin.compat import replaces
 from elmo_plugin.embedding import Embedder, load
 
-OLD_CONFIGS = f"see {installed('docs/guides/old-configs.md')}"
 SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (ConfigurationError, ""),
     (OSError, ""),
@@ -63,7 +62,11 @@ HINTS = (
         "a layer of another size, as for new labels, starts anew with prevent_regexes: ['tag_projection', 'crf', "
         "'classification'] beside the 'regexes' of 'initializer'",
     ),
-    (r"^InvalidTagSequence", f"such tags are no spans; a model with a CRF cannot predict them: {OLD_CONFIGS}"),
+    (
+        r"^InvalidTagSequence",
+        "such tags are no spans; a model with a CRF cannot predict them: see "
+        + str(installed("docs/guides/old-configs.md")),
+    ),
 )
 """A pattern for the type and message of an error of AllenNLP or jsonnet, and what to do; a hint may use its groups."""
 LOGGED_RESULTS = ("allennlp.commands.checklist", "allennlp.commands.test_install")
@@ -142,38 +145,47 @@ def adapt_console() -> None:
     @replaces(allennlp_logging, "prepare_global_logging")
     def prepare_global_logging(original: Any, *args: Any, **kwargs: Any) -> None:
         original(*args, **kwargs)
-        adapt()  # AllenNLP has just replaced the hook and the handlers
+        _adapt_logging()  # AllenNLP has just replaced the hook and the handlers
 
     @replaces(GradientDescentTrainer, "_train_epoch", "_validation_loss")
     def with_named_bar(original: Any, trainer: GradientDescentTrainer, epoch: int) -> Any:
         part = "training" if original.__name__ == "_train_epoch" else "validation"
         bar_format = f"epoch {epoch + 1}/{trainer._num_epochs} {part}: {{l_bar}}{{bar}}{{r_bar}}"
-        replace_name(gradient_descent_trainer, "Tqdm", SimpleNamespace(tqdm=partial(Tqdm.tqdm, bar_format=bar_format)))
+        gradient_descent_trainer.Tqdm = SimpleNamespace(tqdm=partial(Tqdm.tqdm, bar_format=bar_format))  # type: ignore[assignment, misc]
         return original(trainer, epoch)
 
-    def adapt() -> None:
-        _install_hook()
-        if "ALLENNLP_LOG_LEVEL" not in os.environ:
-            for handler in logging.getLogger().handlers:
-                if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr):
-                    handler.addFilter(_is_shown)
-                    handler.setStream(sys.stderr)  # AllenNLP logs to standard output, where results belong
-
     @replaces(ArgumentParserWithDefaults, "error")
-    def error(original: Any, parser: ArgumentParserWithDefaults, message: str) -> None:
+    def error(original: Any, parser: Any, message: str) -> None:
+        if parser._subparsers and message.startswith("unrecognized"):  # the main program says it for its commands
+            parser = parser._subparsers._group_actions[0].choices.get(sys.argv[1], parser)
         removed = (REMOVED[name] for name in REMOVED if f"invalid choice: '{name}'" in message)
-        if message.startswith("unrecognized arguments"):  # argparse leaves it to the main program to say so
-            for action in parser._actions:
-                commands = action.choices if isinstance(action, argparse._SubParsersAction) else {}
-                parser = next((commands[name] for name in sys.argv[1:] if name in commands), parser)
         original(parser, next(removed, message))
 
-    adapt()
+    _adapt_logging()
+
+
+def _adapt_logging() -> None:
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stdout, sys.stderr):
+            handler.addFilter(_is_shown)
+            if "ALLENNLP_LOG_LEVEL" not in os.environ:
+                handler.setStream(sys.stderr)  # AllenNLP logs to standard output, where results belong
+    previous = sys.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        if not is_users_mistake(error):
+            previous(kind, error, traceback)
+            return
+        logging.critical("Uncaught exception", exc_info=(kind, error, traceback), extra={"is_printed": True})
+        print(f"{program()}: {printable(with_hint(error))}", file=sys.stderr)
+
+    sys.excepthook = excepthook
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
     is_warning = record.levelno >= logging.WARNING and not NEEDLESS.match(record.getMessage())
-    return (is_warning or record.name in LOGGED_RESULTS) and not hasattr(record, "is_printed")
+    is_wanted = is_warning or record.name in LOGGED_RESULTS or "ALLENNLP_LOG_LEVEL" in os.environ
+    return is_wanted and not hasattr(record, "is_printed")
 
 
 def is_users_mistake(error: BaseException) -> bool:
@@ -191,20 +203,3 @@ def with_hint(error: BaseException) -> str:
         if match := re.search(pattern, f"{type(error).__name__}: {message}"):
             return f"{message.splitlines()[0].rstrip('.')}; {match.expand(hint)}"
     return message
-
-
-def _install_hook() -> None:
-    previous = sys.excepthook
-
-    def excepthook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
-        if not is_users_mistake(error):
-            previous(kind, error, traceback)
-            return
-        uncaught = (kind, error, traceback)
-        record = logging.LogRecord("root", logging.CRITICAL, "", 0, "Uncaught exception", (), uncaught)
-        for handler in logging.getLogger().handlers:
-            if isinstance(handler, logging.FileHandler):
-                handler.handle(record)
-        print(f"{program()}: {printable(with_hint(error))}", file=sys.stderr)
-
-    replace_name(sys, "excepthook", excepthook)

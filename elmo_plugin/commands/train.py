@@ -8,28 +8,23 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from contextlib import closing
-from itertools import chain
+from functools import partial
 from multiprocessing import active_children
-from os import PathLike
 from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
-from traceback import walk_tb
-from typing import Any, NoReturn, Optional, Union
+from typing import Any, NoReturn, Optional
 
 from allennlp.commands import train
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived
 from allennlp.models.archival import CONFIG_NAME
-from allennlp.training.util import create_serialization_dir
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 from tqdm import tqdm
 
 from elmo_plugin.commands.console import (
     OURS,
-    config_at,
     is_command,
     is_users_mistake,
     program,
@@ -46,7 +41,6 @@ from elmo_plugin.common import (
 )
 from elmo_plugin.compat import replaces
 from elmo_plugin.models import doubtful_columns
-from elmo_plugin.pretraining import check_processes
 
 logger = logging.getLogger(__name__)
 
@@ -70,65 +64,77 @@ class _ConfigOfRun(Params):
     AllenNLP writes it as soon as the folder is that of this run, so this also locks the folder until `close`.
     """
 
-    _lock: Optional[int] = None
+    lock: Optional[int] = None
 
     def to_file(self, params_file: str, *args: Any, **kwargs: Any) -> None:
         block = self.params.get("distributed") or {}
         if block.get("num_nodes", 1) == 1:  # several computers may share the folder
-            self._lock = lock_folder(Path(params_file).parent)
-        with atomic_file(Path(params_file)) as partial:
-            super().to_file(str(partial), *args, **kwargs)
+            self.lock = lock_folder(Path(params_file).parent)
+        with atomic_file(Path(params_file)) as unfinished:
+            super().to_file(str(unfinished), *args, **kwargs)
 
     def close(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
+        if self.lock is not None:
+            os.close(self.lock)
 
 
 @replaces(train, "train_model")
 def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Train, and print in one line how to continue if the run is stopped or one of its processes dies.
 
-    Runs of configs without components of this package are not changed.
+    As a command, it also says what was written, or leaves no folder behind a mistake in the config. Runs of configs
+    without components of this package are not changed.
     """
     given = inspect.signature(original).bind(*args, **kwargs).arguments
-    params, folder = given["params"], given["serialization_dir"]
+    params, folder = given["params"], Path(given["serialization_dir"])
     if not names_our_components(params.params):
         return original(*args, **kwargs)
-    given["params"] = config_of_run = _ConfigOfRun(params.params, params.history)
-    if not_a_folder := next((path for path in (Path(folder), *Path(folder).parents) if path.is_file()), None):
+    if not_a_folder := next((path for path in (folder, *folder.parents) if path.is_file()), None):
         raise ConfigurationError(f"'{not_a_folder}': expected a folder for the run, got a file")
     check_config(params.params)
     trainer = params.params.get("trainer")
-    at_least(1, **{"trainer.num_epochs": trainer.get("num_epochs") if isinstance(trainer, dict) else None})
-    for doubt in chain(_needs_validation(params.params), doubtful_columns(params.params)):
+    trainer = trainer if isinstance(trainer, dict) else {}  # a block may be the name of a type
+    at_least(1, **{"trainer.num_epochs": trainer.get("num_epochs")})
+    unused = [f"'trainer.{key}'" for key in ("validation_metric", "patience") if trainer.get(key) is not None]
+    if unused and params.params.get("validation_data_path") is None:
+        logger.warning(
+            "%s: expected 'validation_data_path', got none; so training neither stops early nor picks the best epoch, "
+            "and the model is that of the last one",
+            " and ".join(unused),
+        )
+    for doubt in doubtful_columns(params.params):
         logger.warning("%s", doubt)
+    callbacks = [each.get("type") if isinstance(each, dict) else each for each in trainer.get("callbacks") or []]
+    config = folder / CONFIG_NAME
+    if given.get("recover") and config.is_file():
+        _check_same_config(Params.from_file(config), params, config)
+
+    is_new = not folder.exists()
+    given["params"] = config_of_run = _ConfigOfRun(params.params, params.history)
     # Each process of a distributed run imports anew what the config needs.
     given["include_package"] = ["elmo_plugin", *(given.get("include_package") or [])]
-
-    def train_now() -> Any:
-        try:
-            return original(**given)
-        except (OSError, RuntimeError, ProcessRaisedException) as error:
-            if not NO_ROOM.search(str(error)):
-                raise
+    train_now = partial(original, **given)
+    try:
+        with closing(config_of_run):
+            if "exact_resume" in callbacks:
+                model = _train_with_exact_resume(train_now, folder, bool(params.params.get("distributed")))
+            else:
+                model = train_now()
+    except (KeyboardInterrupt, SigTermReceived) as error:
+        if not is_command():
+            raise
+        _stop(SIGINT if isinstance(error, KeyboardInterrupt) else SIGTERM, folder)
+    except Exception as error:
+        if NO_ROOM.search(str(error)):
             raise ConfigurationError(f"'{folder}': the disk is full; make room, then {_advice(folder)}") from error
-
-    resumes_exactly = _resumes_exactly(params)
-    config = Path(folder, CONFIG_NAME)
-    if given.get("recover") and config.is_file():
-        before = Params.from_file(config)
-        if resumes_exactly:
-            check_processes(_processes(before), _processes(params))
-        _check_same_config(before, params, config)
-    with closing(config_of_run):
-        if resumes_exactly:
-            return _train_with_exact_resume(train_now, folder, _processes(params) > 1)
-        try:
-            return train_now()
-        except (KeyboardInterrupt, SigTermReceived) as error:
-            if not is_command():
-                raise
-            _stop(SIGINT if isinstance(error, KeyboardInterrupt) else SIGTERM, folder)
+        # AllenNLP would refuse the folder when the mistake is corrected.
+        is_ours = program() in OURS and is_new and config_of_run.lock is not None
+        if is_ours and is_users_mistake(error) and not any(folder.glob("*.th")):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if is_command() and not given.get("dry_run"):
+        say_trained(folder)
+    return model
 
 
 def _check_same_config(before: Params, now: Params, place: Path) -> None:
@@ -143,20 +149,7 @@ def _check_same_config(before: Params, now: Params, place: Path) -> None:
             raise ConfigurationError(f"'{key}': expected {expected} to continue the run of '{place}', got {got}")
 
 
-def _needs_validation(config: dict[str, Any]) -> Iterator[str]:
-    """Yield what the trainer is told to do with validation data that the config does not have."""
-    trainer = config.get("trainer")
-    if config.get("validation_data_path") is not None or not isinstance(trainer, dict):
-        return
-    if keys := [key for key in ("validation_metric", "patience") if trainer.get(key) is not None]:
-        names = " and ".join(f"'trainer.{key}'" for key in keys)
-        yield (
-            f"{names}: expected 'validation_data_path', got none; so training neither stops early nor picks the best "
-            "epoch, and the model is that of the last one"
-        )
-
-
-def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], is_distributed: bool) -> Any:
+def _train_with_exact_resume(train_now: Any, folder: Path, is_distributed: bool) -> Any:
     """Train, and stop at once on a signal before and after training, and in the process that starts the others.
 
     `ExactResume` handles signals from the first batch on. AllenNLP's own handling would first make an archive of the
@@ -166,11 +159,11 @@ def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], 
 
     def react(number: int) -> None:
         received.append(number)
-        processes = active_children() if is_distributed else []
-        if not processes:
+        children = active_children() if is_distributed else []
+        if not children:
             raise Stopped(number)
-        for process in processes:  # one that does not train yet ends at once
-            process.terminate()
+        for child in children:  # one that does not train yet ends at once
+            child.terminate()
 
     try:
         with on_stop_signal(react):
@@ -194,56 +187,20 @@ def _train_with_exact_resume(train_now: Any, folder: Union[str, PathLike[str]], 
     _stop(received[0], folder)
 
 
-def _stop(number: int, folder: Union[str, PathLike[str]]) -> NoReturn:
+def _stop(number: int, folder: Path) -> NoReturn:
     tqdm.write(f"train: stopped by {Signals(number).name}; {_advice(folder)}", file=sys.stderr)
     raise Stopped(number)
 
 
-def _advice(folder: Union[str, PathLike[str]]) -> str:
+def _advice(folder: Path) -> str:
     """Return how to continue: from the last checkpoint, or from the start if there is none."""
-    is_saved = any(Path(folder).glob("model_state_e*_b*.th"))
+    is_saved = any(folder.glob("model_state_e*_b*.th"))
     option = "recover" if is_saved else "force"
     how = f"{option}=True"
     if sys.argv[1:2] == ["train"]:
         others = [each for each in sys.argv[1:] if each not in ("-r", "--recover", "-f", "--force")]
         how = f"{program()} {shlex.join([*others, f'--{option}'])}"
     return f"{'continue' if is_saved else 'there is no checkpoint yet, start again'} with: {how}"
-
-
-def _processes(params: Params) -> int:
-    """Return how many processes a config trains in."""
-    block = params.params.get("distributed") or {}
-    return max(1, len(block.get("cuda_devices") or []) * block.get("num_nodes", 1))
-
-
-def _resumes_exactly(params: Params) -> bool:
-    trainer = params.params.get("trainer")  # a block may be the name of a type
-    callbacks = (trainer.get("callbacks") or []) if isinstance(trainer, dict) else []
-    return any((each.get("type") if isinstance(each, dict) else each) == "exact_resume" for each in callbacks)
-
-
-@replaces(train, "train_model_from_file")
-def train_model_from_file(original: Any, *args: Any, **kwargs: Any) -> Any:
-    """Train a model, and say what was written, or leave no folder behind a mistake in the config."""
-    if not is_command():
-        return original(*args, **kwargs)
-    given = inspect.signature(original).bind(*args, **kwargs).arguments
-    folder = Path(given["serialization_dir"])
-    is_new = not folder.exists()
-    try:
-        model = original(*args, **kwargs)
-    except Exception as error:
-        # AllenNLP would refuse the folder when the mistake is corrected. It is not ours if it was refused today: then
-        # another process has made it in the meantime.
-        is_refused = any(frame.f_code is create_serialization_dir.__code__ for frame, _ in walk_tb(error.__traceback__))
-        is_begun = not is_new or is_refused or any(folder.glob("*.th"))
-        is_ours = program() in OURS and names_our_components(config_at(folder))
-        if is_ours and is_users_mistake(error) and not is_begun:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    if not given.get("dry_run") and names_our_components(config_at(folder)):
-        say_trained(folder)
-    return model
 
 
 def say_trained(folder: Path) -> None:

@@ -17,7 +17,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.models import archival
 
 from elmo_plugin.common import check_keys, did_you_mean, installed, is_ours, kind_of
-from elmo_plugin.compat.patching import Function, replace_name, replaces
+from elmo_plugin.compat.patching import Function, replaces
 
 
 @replaces(Params, "from_file")
@@ -50,18 +50,6 @@ def find_config(name: str) -> Optional[Path]:
     folder = installed("training_configs")
     found = [*folder.glob(f"*/{glob.escape(name)}.jsonnet"), folder.parent / name]
     return next((config for config in found if config.is_file() and not Path(name).is_absolute()), None)
-
-
-@replaces(Params, "pop_choice")
-def pop_choice(original: Function, self: Params, key: str, choices: list[str], *args: Any, **kwargs: Any) -> Any:
-    """Suggest the name that a misspelled one means. Without one, AllenNLP lists all names, which are often fifty.
-
-    Guard: other names are looked up as before.
-    """
-    name = self.get(key)
-    if isinstance(name, str) and "." not in name and name not in choices and (meant := did_you_mean(name, choices)):
-        raise ConfigurationError(f"'{self.history}{key}': expected the name of a component, got {name!r}{meant}")
-    return original(self, key, choices, *args, **kwargs)
 
 
 @replaces(config_params, "with_overrides")
@@ -182,4 +170,4 @@ class ArchiveFile(tarfile.TarFile):
             ) from None
 
 
-replace_name(archival, "tarfile", ArchiveFile)
+archival.tarfile = ArchiveFile  # type: ignore[assignment]

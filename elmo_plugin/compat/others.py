@@ -34,7 +34,7 @@ from allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers import Red
 from allennlp.training.moving_average import MovingAverage
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from elmo_plugin.compat.patching import Function, replace_name, replaces
+from elmo_plugin.compat.patching import Function, replaces
 
 
 @replaces(cached_transformers, "get_tokenizer")
@@ -153,13 +153,13 @@ def flatten(original: Function, tensors: Any) -> Any:
 # token does not use the transitions of a CRF. PyTorch raised an error; an unused parameter now has a gradient of 0.
 AUTOGRAD = types.SimpleNamespace(grad=partial(torch.autograd.grad, materialize_grads=True))
 for module in (influence_interpreter, simple_influence):
-    replace_name(module, "autograd", AUTOGRAD)
+    module.autograd = AUTOGRAD  # type: ignore[attr-defined]
 
 # The interpreters divide scores by their norm. It is 0 if all gradients are 0, for example for a model that is certain,
 # and the scores were NaN.
 LINALG = types.SimpleNamespace(norm=lambda scores, ord: np.linalg.norm(scores, ord=ord) or 1.0)
 for module in (integrated_gradient, simple_gradient, smooth_gradient):
-    replace_name(module, "numpy", types.SimpleNamespace(**{**vars(np), "linalg": LINALG}))
+    module.numpy = types.SimpleNamespace(**{**vars(np), "linalg": LINALG})  # type: ignore[attr-defined]
 
 
 class RemovedCommand:

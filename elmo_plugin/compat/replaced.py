@@ -1,10 +1,9 @@
 """The one list of what importing this package replaces outside of it, and when.
 
-`replaces` and `replace_name` accept only these names, and a test compares every attribute of every module before and
-after the import with them. The import also adds NumPy's types of numbers to what `torch.load` may read
-(`trust_numpy_scalars`), and adds to `sys.meta_path` what says how to replace an import of `allennlp.commands.elmo`
-(`RemovedCommand`). The programs also filter one warning and what AllenNLP logs (`adapt_console` in
-`commands/console.py`).
+A test compares every attribute of every module before and after the import with these names. The import also adds
+NumPy's types of numbers to what `torch.load` may read (`trust_numpy_scalars`), and adds to `sys.meta_path` what says
+how to replace an import of `allennlp.commands.elmo` (`RemovedCommand`). The programs also filter one warning and what
+AllenNLP logs (`adapt_console` in `commands/console.py`).
 """
 
 ALWAYS = "always"
@@ -19,7 +18,6 @@ REPLACED = {
     "allennlp.common.from_params.create_kwargs": ALWAYS,
     "allennlp.common.from_params.pop_and_construct_arg": ALWAYS,
     "allennlp.common.params.Params.from_file": ALWAYS,
-    "allennlp.common.params.Params.pop_choice": ALWAYS,
     "allennlp.common.params.with_overrides": ALWAYS,
     "allennlp.models.archival.tarfile": ALWAYS,
     # compat/models.py
@@ -71,11 +69,8 @@ REPLACED = {
     # commands: what needs our commands
     "allennlp.commands.evaluate.evaluate_from_archive": ALWAYS,
     "allennlp.commands.train.train_model": ALWAYS,
-    "allennlp.commands.train.train_model_from_file": ALWAYS,
     "allennlp.commands.ArgumentParserWithDefaults.error": PROGRAMS,
     "allennlp.common.logging.prepare_global_logging": PROGRAMS,
     "allennlp.training.gradient_descent_trainer.Tqdm": WHILE_TRAINING,
     "sys.excepthook": PROGRAMS,
-    # __main__.py: what `elmo-plugin --version` prints
-    "allennlp.commands.__version__": PROGRAMS,
 }

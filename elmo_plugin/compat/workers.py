@@ -9,7 +9,7 @@ import torch
 from allennlp.data.data_loaders import multiprocess_data_loader
 from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
 
-from elmo_plugin.compat.patching import Function, replace_name, replaces
+from elmo_plugin.compat.patching import Function, replaces
 
 is_finalizing = sys.is_finalizing  # `sys` is gone when the last loaders are
 
@@ -30,11 +30,11 @@ def start_workers(original: Function, self: MultiProcessDataLoader, queue: Any, 
 
     Guard: with the default start method the contexts are the same anyway, and nothing changes unless a worker fails.
     """
-    replace_name(multiprocess_data_loader, "mp", ctx)  # the original calls `mp.RLock()`
+    multiprocess_data_loader.mp = ctx  # the original calls `mp.RLock()`
     try:
         workers, pipes = original(self, queue, ctx)
     finally:
-        replace_name(multiprocess_data_loader, "mp", torch.multiprocessing)
+        multiprocess_data_loader.mp = torch.multiprocessing
     wait = queue.get
 
     def get() -> Any:
