@@ -280,7 +280,7 @@ def _holds_model(path: Path) -> bool:
         raise ConfigurationError(f"'{path}' cannot be unpacked: {error}") from error
 
 
-@replaces(archival, "load_archive")
+@replaces("allennlp.models.archival.load_archive")
 def _load_archive(original: Function, archive_file: Location, *args: Any, **options: Any) -> archival.Archive:
     """Let AllenNLP build no model from what is called weights, or from a folder that holds a biLM of another format.
 

@@ -14,12 +14,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
 
-from allennlp.commands import ArgumentParserWithDefaults
 from allennlp.common import Tqdm
-from allennlp.common import logging as allennlp_logging
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
-from allennlp.training import GradientDescentTrainer, gradient_descent_trainer
+from allennlp.training import gradient_descent_trainer
 from tqdm import tqdm
 
 from elmo_plugin.commands.command_line import REMOVED
@@ -142,19 +140,22 @@ def adapt_console() -> None:
     # Deprecated since torch 2.4. The trainer uses it for every batch, also on a CPU, in the middle of the progress bar.
     warnings.filterwarnings("ignore", r"`torch\.cuda\.amp\.", FutureWarning, "allennlp")
 
-    @replaces(allennlp_logging, "prepare_global_logging")
+    @replaces("allennlp.common.logging.prepare_global_logging")
     def prepare_global_logging(original: Any, *args: Any, **kwargs: Any) -> None:
         original(*args, **kwargs)
         _adapt_logging()  # AllenNLP has just replaced the hook and the handlers
 
-    @replaces(GradientDescentTrainer, "_train_epoch", "_validation_loss")
-    def with_named_bar(original: Any, trainer: GradientDescentTrainer, epoch: int) -> Any:
+    @replaces(
+        "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch",
+        "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss",
+    )
+    def with_named_bar(original: Any, trainer: Any, epoch: int) -> Any:
         part = "training" if original.__name__ == "_train_epoch" else "validation"
         bar_format = f"epoch {epoch + 1}/{trainer._num_epochs} {part}: {{l_bar}}{{bar}}{{r_bar}}"
         gradient_descent_trainer.Tqdm = SimpleNamespace(tqdm=partial(Tqdm.tqdm, bar_format=bar_format))  # type: ignore[assignment, misc]
         return original(trainer, epoch)
 
-    @replaces(ArgumentParserWithDefaults, "error")
+    @replaces("allennlp.commands.ArgumentParserWithDefaults.error")
     def error(original: Any, parser: Any, message: str) -> None:
         if parser._subparsers and message.startswith("unrecognized"):  # the main program says it for its commands
             parser = parser._subparsers._group_actions[0].choices.get(sys.argv[1], parser)

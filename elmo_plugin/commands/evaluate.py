@@ -7,7 +7,6 @@ from os import fspath
 from pathlib import Path
 from typing import Any
 
-from allennlp.commands import evaluate
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.params import parse_overrides, with_overrides
 from allennlp.common.util import dump_metrics
@@ -25,13 +24,12 @@ OF_ARCHIVES = ("cmd_overrides", "weights_file", "predictions_output_file", "exte
 """Arguments of `evaluate_from_archive` that need a model archive."""
 
 
-@replaces(evaluate, "evaluate_from_archive")
+@replaces("allennlp.commands.evaluate.evaluate_from_archive")
 def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Evaluate, and print the metrics. Archives of models without components of this package are not changed."""
     given = inspect.signature(original).bind(*args, **kwargs).arguments
     source, text, output = fspath(given["archive_file"]), given["input_file"], given.get("metrics_output_file")
-    run = Path(source) if Path(source).is_dir() else Path(source).parent
-    if names_our_components(config_at(run)) and (unfinished := unfinished_run(source)):
+    if unfinished := unfinished_run(source):
         raise ConfigurationError(unfinished)
     if (source in bundled_names() and not Path(source).exists()) or Path(source).suffix == ".safetensors":
         if others := [key for key in OF_ARCHIVES if given.get(key)]:
@@ -43,10 +41,8 @@ def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
         config = config_at(Path(source))
         if not names_our_components(config):
             return original(*args, **kwargs)
-        overrides = given.get("cmd_overrides") or "{}"
-        config = with_overrides(
-            config, parse_overrides(overrides if isinstance(overrides, str) else json.dumps(overrides))
-        )
+        overrides = given.get("cmd_overrides") or {}
+        config = with_overrides(config, parse_overrides(overrides) if isinstance(overrides, str) else overrides)
         if config["model"].get("type") == "bilm" and not given.get("batch_weight_key"):
             given["batch_weight_key"] = "n_tokens"  # AllenNLP's mean is of batches; this is that of the perplexity
         metrics = original(**given)

@@ -15,7 +15,6 @@ from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
 from typing import Any, NoReturn, Optional
 
-from allennlp.commands import train
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import SigTermReceived
@@ -78,7 +77,7 @@ class _ConfigOfRun(Params):
             os.close(self.lock)
 
 
-@replaces(train, "train_model")
+@replaces("allennlp.commands.train.train_model")
 def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Train, and print in one line how to continue if the run is stopped or one of its processes dies.
 

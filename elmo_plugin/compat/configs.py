@@ -11,8 +11,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any, Optional
 
-from allennlp.common import FromParams, Lazy, Params, from_params
-from allennlp.common import params as config_params
+from allennlp.common import Lazy, Params, from_params
 from allennlp.common.checks import ConfigurationError
 from allennlp.models import archival
 
@@ -20,7 +19,7 @@ from elmo_plugin.common import check_keys, did_you_mean, installed, is_ours, kin
 from elmo_plugin.compat.patching import Function, replaces
 
 
-@replaces(Params, "from_file")
+@replaces("allennlp.common.params.Params.from_file")
 def read_config(original: Function, cls: type[Params], path: Any, *args: Any, **kwargs: Any) -> Params:
     """Read a config, also one of those that come with this package, by its name; say what a file is that is none.
 
@@ -52,7 +51,7 @@ def find_config(name: str) -> Optional[Path]:
     return next((config for config in found if config.is_file() and not Path(name).is_absolute()), None)
 
 
-@replaces(config_params, "with_overrides")
+@replaces("allennlp.common.params.with_overrides")
 def override(original: Function, config: Any, overrides: dict[str, Any], prefix: str = "") -> Any:
     """Say which block of a config an override means that has none of this name.
 
@@ -66,7 +65,7 @@ def override(original: Function, config: Any, overrides: dict[str, Any], prefix:
     return original(config, overrides, prefix)
 
 
-@replaces(FromParams, "from_params")
+@replaces("allennlp.common.from_params.FromParams.from_params")
 def name_the_place(original: Function, cls: Any, params: Any, *args: Any, **extras: Any) -> Any:
     """Name the block of a config whose constructor refuses a value.
 
@@ -96,7 +95,7 @@ def _say(error: Any, message: str) -> None:
     error.message, error.args = message, (message,)
 
 
-@replaces(from_params, "create_kwargs")
+@replaces("allennlp.common.from_params.create_kwargs")
 def check_keys_of_components(
     original: Function, constructor: Function, cls: type, params: Params, **extras: Any
 ) -> Any:
@@ -112,7 +111,7 @@ def check_keys_of_components(
     return original(constructor, cls, params, **extras)
 
 
-@replaces(from_params, "pop_and_construct_arg")
+@replaces("allennlp.common.from_params.pop_and_construct_arg")
 def take_pretrained_parts(
     original: Function, owner: str, name: str, annotation: Any, default: Any, params: Params, **extras: Any
 ) -> Any:

@@ -9,10 +9,7 @@ from typing import Any
 
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.modules.encoder_base import _EncoderBase
-from allennlp.nn import util as nn_util
-from allennlp.nn.initializers import InitializerApplicator, PretrainedModelInitializer
-from allennlp.predictors import Predictor
+from allennlp.nn.initializers import PretrainedModelInitializer
 from torch import Tensor, nn
 
 from elmo_plugin.common import installed, is_ours
@@ -21,7 +18,7 @@ from elmo_plugin.compat.patching import Function, replaces
 logger = logging.getLogger(__name__)
 
 
-@replaces(nn_util, "get_token_ids_from_text_field_tensors")
+@replaces("allennlp.nn.util.get_token_ids_from_text_field_tensors")
 def find_token_ids(original: Function, text_field_tensors: Mapping[str, Mapping[str, Tensor]]) -> Any:
     """Let `basic_classifier` run on `elmo_characters` alone. Its readable output then has no `tokens`.
 
@@ -30,17 +27,15 @@ def find_token_ids(original: Function, text_field_tensors: Mapping[str, Mapping[
     Guard: only for a batch (B, T, C) of `elmo_tokens` without another indexer. The original handles anything else, such
     as the single sentence of the attacker `hotflip`, which would use the ids.
     """
-    arguments = [pair for indexer in text_field_tensors.values() for pair in indexer.items()]
-    if len(arguments) == 1:
-        name, tensor = arguments[0]
-        if name == "elmo_tokens" and tensor.dim() == 3:
-            return tensor.new_empty((tensor.size(0), 0))  # (B, 0)
+    tensors = {name: tensor for indexer in text_field_tensors.values() for name, tensor in indexer.items()}
+    if [*tensors] == ["elmo_tokens"] and tensors["elmo_tokens"].dim() == 3:
+        return tensors["elmo_tokens"].new_empty((tensors["elmo_tokens"].size(0), 0))  # (B, 0)
     return original(text_field_tensors)
 
 
-@replaces(_EncoderBase, "sort_and_run_forward")
+@replaces("allennlp.modules.encoder_base._EncoderBase.sort_and_run_forward")
 def check_width_of_rnn(
-    original: Function, self: _EncoderBase, module: nn.Module, inputs: Tensor, *args: Any, **kwargs: Any
+    original: Function, self: Any, module: nn.Module, inputs: Tensor, *args: Any, **kwargs: Any
 ) -> Any:
     """Reject the input of an RNN that has another width than its `input_size`.
 
@@ -56,8 +51,8 @@ def check_width_of_rnn(
     return original(self, module, inputs, *args, **kwargs)
 
 
-@replaces(Predictor, "_json_to_instance")
-def say_which_predictor_reads_json(original: Function, self: Predictor, json_dict: Any) -> None:
+@replaces("allennlp.predictors.predictor.Predictor._json_to_instance")
+def say_which_predictor_reads_json(original: Function, self: Any, json_dict: Any) -> None:
     """Say what to do about a model whose default predictor reads no JSON. Without it, the error has no message."""
     raise NotImplementedError(
         "the model: expected a predictor that reads JSON, got none; name one with --predictor, or in the model's "
@@ -65,7 +60,7 @@ def say_which_predictor_reads_json(original: Function, self: Predictor, json_dic
     )
 
 
-@replaces(nn_util, "tiny_value_of_dtype")
+@replaces("allennlp.nn.util.tiny_value_of_dtype")
 def tiny_value_of_dtype(original: Function, dtype: torch.dtype) -> Any:
     """Let models with a masked softmax run after `model.bfloat16()`.
 
@@ -76,8 +71,8 @@ def tiny_value_of_dtype(original: Function, dtype: torch.dtype) -> Any:
     return original(torch.float32 if dtype == torch.bfloat16 else dtype)
 
 
-@replaces(InitializerApplicator, "__call__")
-def keep_weights_of_bilms(original: Function, self: InitializerApplicator, module: nn.Module) -> None:
+@replaces("allennlp.nn.initializers.InitializerApplicator.__call__")
+def keep_weights_of_bilms(original: Function, self: Any, module: nn.Module) -> None:
     """Let a model's `initializer` leave modules that `keeps_weights` marks, such as a biLM, as they are.
 
     Symptom: a regex for the RNN of a model, such as `.*weight_hh.*` in the published `esim_elmo.jsonnet`, also matches
@@ -95,7 +90,7 @@ def keep_weights_of_bilms(original: Function, self: InitializerApplicator, modul
         else:
             initializer(parameter, parameter_name=parameter_name)
 
-    sparing: Any = copy(self)
+    sparing = copy(self)
     sparing._initializers = [
         (regex, initializer)
         if isinstance(initializer, PretrainedModelInitializer)

@@ -5,7 +5,6 @@ keeps a row of `docs/guides/allennlp-tools.md` true, and the last one helps to m
 """
 
 import importlib.util
-import inspect
 import secrets
 import sys
 import types
@@ -14,30 +13,23 @@ from typing import Any, Optional
 
 import numpy as np
 import torch
-from allennlp.common import cached_transformers
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Token, TokenIndexer
 from allennlp.data.fields import TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
-from allennlp.interpret.attackers import Hotflip
 from allennlp.interpret.influence_interpreters import influence_interpreter, simple_influence
 from allennlp.interpret.saliency_interpreters import (
-    SimpleGradient,
     integrated_gradient,
     simple_gradient,
     smooth_gradient,
 )
-from allennlp.models.multitask import MultiTaskModel
 from allennlp.nn.util import move_to_device
-from allennlp.training.callbacks.wandb import WandBCallback
-from allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers import ReduceOnPlateauLearningRateScheduler
-from allennlp.training.moving_average import MovingAverage
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from elmo_plugin.compat.patching import Function, replaces
 
 
-@replaces(cached_transformers, "get_tokenizer")
+@replaces("allennlp.common.cached_transformers.get_tokenizer")
 def get_tokenizer(original: Function, name: str, add_special_tokens: Optional[bool] = None, **kwargs: Any) -> Any:
     """Let the `pretrained_transformer*` tokenizers, indexers and vocabularies load their tokenizer.
 
@@ -49,23 +41,21 @@ def get_tokenizer(original: Function, name: str, add_special_tokens: Optional[bo
     return original(name, **kwargs)
 
 
-@replaces(ReduceOnPlateauLearningRateScheduler, "__init__")
-def reduce_on_plateau(
-    original: Function, self: ReduceOnPlateauLearningRateScheduler, *args: Any, **kwargs: Any
-) -> None:
+@replaces(
+    "allennlp.training.learning_rate_schedulers.pytorch_lr_schedulers.ReduceOnPlateauLearningRateScheduler.__init__"
+)
+def reduce_on_plateau(original: Function, self: Any, *args: Any, verbose: bool = False, **settings: Any) -> None:
     """Let the learning rate scheduler `reduce_on_plateau` be built. `verbose` is accepted and ignored.
 
     Symptom: `TypeError: ReduceLROnPlateau.__init__() got an unexpected keyword argument 'verbose'`. Cause: torch 2.7
     removed the argument, and AllenNLP always passes it.
     Guard: none is needed.
     """
-    given = inspect.signature(original).bind(self, *args, **kwargs).arguments
-    settings: Any = {name: value for name, value in given.items() if name not in ("self", "verbose")}
-    self.lr_scheduler = ReduceLROnPlateau(**settings)  # type: ignore[assignment]
+    self.lr_scheduler = ReduceLROnPlateau(*args, **settings)
 
 
-@replaces(WandBCallback, "on_start")
-def start_wandb(original: Function, self: WandBCallback, trainer: Any, is_primary: bool = True, **kwargs: Any) -> None:
+@replaces("allennlp.training.callbacks.wandb.WandBCallback.on_start")
+def start_wandb(original: Function, self: Any, trainer: Any, is_primary: bool = True, **kwargs: Any) -> None:
     """Let the callback `wandb` start a run, and say how to install its package.
 
     Symptom: `AttributeError: module 'wandb.util' has no attribute 'generate_id'`. Cause: wandb 0.28 made the function
@@ -79,8 +69,8 @@ def start_wandb(original: Function, self: WandBCallback, trainer: Any, is_primar
     original(self, trainer, is_primary=is_primary, **kwargs)
 
 
-@replaces(MovingAverage, "load_state_dict")
-def restore_moving_average(original: Function, self: MovingAverage, state_dict: dict[str, Any]) -> None:
+@replaces("allennlp.training.moving_average.MovingAverage.load_state_dict")
+def restore_moving_average(original: Function, self: Any, state_dict: dict[str, Any]) -> None:
     """Let a `moving_average` average the parameters of the model after `--recover`.
 
     Symptom: a recovered run validates, and saves as its best, the weights themselves instead of their average. Cause:
@@ -90,8 +80,8 @@ def restore_moving_average(original: Function, self: MovingAverage, state_dict: 
     original(self, {**state_dict, "parameters": self._parameters})
 
 
-@replaces(MultiTaskModel, "_get_arguments")
-def texts_of_each_task(original: Function, self: MultiTaskModel, *args: Any, **kwargs: Any) -> Any:
+@replaces("allennlp.models.multitask.MultiTaskModel._get_arguments")
+def texts_of_each_task(original: Function, self: Any, *args: Any, **kwargs: Any) -> Any:
     """Let each head of a `multitask` model that reads a text field read the texts of its own task.
 
     Symptom: all heads but the first raise `IndexError: index out of range`, or silently read the texts of another task.
@@ -106,7 +96,7 @@ def texts_of_each_task(original: Function, self: MultiTaskModel, *args: Any, **k
     return own(original(self, *args, **kwargs))
 
 
-@replaces(SimpleGradient, "_aggregate_token_embeddings")
+@replaces("allennlp.interpret.saliency_interpreters.simple_gradient.SimpleGradient._aggregate_token_embeddings")
 def vector_of_each_token(original: Function, self: Any, embeddings: list[torch.Tensor], offsets: Any) -> Any:
     """Let the saliency interpreters score each token by its own vector.
 
@@ -117,8 +107,8 @@ def vector_of_each_token(original: Function, self: Any, embeddings: list[torch.T
     return original([each.unsqueeze(0) if each.dim() == 2 else each for each in embeddings], offsets)
 
 
-@replaces(Hotflip, "_make_embedder_input")
-def index_all_words(original: Function, self: Hotflip, all_tokens: list[str]) -> Any:
+@replaces("allennlp.interpret.attackers.hotflip.Hotflip._make_embedder_input")
+def index_all_words(original: Function, self: Any, all_tokens: list[str]) -> Any:
     """Let the attacker `hotflip` use any token indexer beside `single_id`, and report it if `single_id` is missing.
 
     Symptom: `RuntimeError: ('Unsupported token indexer:', …)`, for example with `elmo_many_langs`; with characters
@@ -126,7 +116,7 @@ def index_all_words(original: Function, self: Hotflip, all_tokens: list[str]) ->
     three indexers. Hotflip replaces words by other words of the vocabulary, so it needs their ids.
     Guard: none is needed; the indexers that AllenNLP supports give the same ids.
     """
-    indexers: dict[str, TokenIndexer] = self.predictor._dataset_reader._token_indexers  # type: ignore[attr-defined]
+    indexers: dict[str, TokenIndexer] = self.predictor._dataset_reader._token_indexers
     if not any(isinstance(indexer, SingleIdTokenIndexer) for indexer in indexers.values()):
         raise ConfigurationError(
             "'hotflip' swaps words of a vocabulary: expected the token indexer 'single_id' in the dataset reader, "
@@ -138,7 +128,7 @@ def index_all_words(original: Function, self: Hotflip, all_tokens: list[str]) ->
     return move_to_device(tensors, self.cuda_device)
 
 
-@replaces(simple_influence, "_flatten_tensors")
+@replaces("allennlp.interpret.influence_interpreters.simple_influence._flatten_tensors")
 def flatten(original: Function, tensors: Any) -> Any:
     """Let `simple-influence` compare gradients of any layout.
 

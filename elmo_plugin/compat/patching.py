@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import pkgutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,16 +10,18 @@ from typing import Any
 Function = Callable[..., Any]
 
 
-def replaces(owner: Any, *names: str) -> Callable[[Function], Function]:
-    """Let the decorated function replace the functions `names` of a class or module.
+def replaces(*paths: str) -> Callable[[Function], Function]:
+    """Let the decorated function replace functions of a class or module, which are named by their full paths.
 
     It gets the original as its first argument. What stands in the place of the original keeps its name and signature,
     and has it as `__wrapped__`. A function of a module is also replaced in every module that has imported it by name,
-    so `from allennlp.commands.train import train_model` may come before `import elmo_plugin`. `REPLACED`
-    lists it, as a test checks.
+    so `from allennlp.commands.train import train_model` may come before `import elmo_plugin`. `REPLACED` lists each
+    path, as a test checks.
     """
 
-    def replace(name: str, replacement: Function) -> None:
+    def replace(path: str, replacement: Function) -> None:
+        owner_path, _, name = path.rpartition(".")
+        owner = pkgutil.resolve_name(owner_path)
         original = getattr(owner, name)
         is_class_method = inspect.ismethod(original)
         original = original.__func__ if is_class_method else original
@@ -34,8 +37,8 @@ def replaces(owner: Any, *names: str) -> Callable[[Function], Function]:
                 attributes[name] = repaired
 
     def decorate(replacement: Function) -> Function:
-        for name in names:
-            replace(name, replacement)
+        for path in paths:
+            replace(path, replacement)
         return replacement
 
     return decorate

@@ -11,10 +11,6 @@ from typing import Any, Optional
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.models import Model
-from allennlp.training import GradientDescentTrainer
-from allennlp.training.callbacks.confidence_checks import ConfidenceChecksCallback
-from allennlp.training.checkpointer import Checkpointer
 
 from elmo_plugin.common import is_ours, labels_not_in_train, labels_of
 from elmo_plugin.compat.models import keeps_weights
@@ -43,10 +39,8 @@ def trust_numpy_scalars() -> None:
     torch.serialization.add_safe_globals([(rebuild_scalar, module) for module in modules] + [np.dtype, *dtypes])
 
 
-@replaces(ConfidenceChecksCallback, "on_start")
-def check_only_first_batches(
-    original: Function, self: ConfidenceChecksCallback, trainer: Any, *args: Any, **kwargs: Any
-) -> None:
+@replaces("allennlp.training.callbacks.confidence_checks.ConfidenceChecksCallback.on_start")
+def check_only_first_batches(original: Function, self: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
     """Let a run that `--recover` continues do without the checks of the first batch, which its start has passed.
 
     Symptom: a resumed run needs more memory with each batch, and a frozen biLM computes its words again for each batch.
@@ -60,7 +54,7 @@ def check_only_first_batches(
         self._verification.destroy_hooks()
 
 
-@replaces(GradientDescentTrainer, "_try_train")
+@replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._try_train")
 def finish_a_finished_run(original: Function, self: Any) -> tuple[dict[str, Any], int]:
     """Let `--recover` finish a run that was killed after its last epoch as if it had not been killed.
 
@@ -79,8 +73,8 @@ def finish_a_finished_run(original: Function, self: Any) -> tuple[dict[str, Any]
     return metrics, epoch
 
 
-@replaces(Checkpointer, "load_checkpoint")
-def load_newest_complete_checkpoint(original: Function, self: Checkpointer) -> Any:
+@replaces("allennlp.training.checkpointer.Checkpointer.load_checkpoint")
+def load_newest_complete_checkpoint(original: Function, self: Any) -> Any:
     """Let `--recover` continue from the newest checkpoint that is complete.
 
     Symptom: `[Errno 22] Invalid argument`, `PytorchStreamReader failed …` or `EOFError`, without the name of a file,
@@ -89,31 +83,28 @@ def load_newest_complete_checkpoint(original: Function, self: Checkpointer) -> A
     and removed, because AllenNLP does not write a file that exists.
     Guard: a checkpoint whose files are complete is read as before, and an error from it is raised.
     """
-    points = sorted(self._find_all_checkpoints(), reverse=True)
-    cut_off: dict[Any, Path] = {}
-    for point in points:
+    points = sorted(self._find_all_checkpoints())
+    for point in reversed(points):
         paths = map(Path, (self._model_state_path(*point), self._training_state_path(*point)))
         broken = next((path for path in paths if not (path.is_file() and zipfile.is_zipfile(path))), None)
         if broken is None:
             break
-        cut_off[point] = broken
-    if points and len(cut_off) == len(points):
-        expected = "expected a complete file, got one that is cut off or missing"
-        raise ConfigurationError(
-            f"'{cut_off[points[0]]}': {expected}, and there is no checkpoint before it; start again with --force"
-        )
-    for point, broken in cut_off.items():
+        if point == points[0]:
+            expected = "expected a complete file, got one that is cut off or missing"
+            raise ConfigurationError(
+                f"'{broken}': {expected}, and there is no checkpoint before it; start again with --force"
+            )
         logger.warning("'%s' is cut off or missing; the run continues from the checkpoint before", broken)
         if self._is_primary:
             self._remove_checkpoint(*point)
     return original(self)
 
 
-@replaces(GradientDescentTrainer, "from_partial_objects")
+@replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer.from_partial_objects")
 def warn_of_regexes_without_parameters(
     original: Function,
-    cls: type[GradientDescentTrainer],
-    model: Model,
+    cls: type,
+    model: Any,
     *args: Any,
     no_grad: Optional[list[str]] = None,
     **kwargs: Any,
@@ -135,8 +126,8 @@ def warn_of_regexes_without_parameters(
     return original(cls, model, *args, no_grad=no_grad, **kwargs)
 
 
-@replaces(GradientDescentTrainer, "__init__")
-def check_validation(original: Function, self: GradientDescentTrainer, *args: Any, **kwargs: Any) -> None:
+@replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer.__init__")
+def check_validation(original: Function, self: Any, *args: Any, **kwargs: Any) -> None:
     """Reject a `validation_metric` that a model does not have; warn of a wrong sign, and of labels not in training.
 
     Symptom: an empty file gives metrics of 0; `+f1` for a tagger fails after a whole epoch; `-accuracy` keeps the worst

@@ -7,15 +7,17 @@ from typing import Any
 
 import torch
 from allennlp.data.data_loaders import multiprocess_data_loader
-from allennlp.data.data_loaders.multiprocess_data_loader import MultiProcessDataLoader
 
 from elmo_plugin.compat.patching import Function, replaces
 
 is_finalizing = sys.is_finalizing  # `sys` is gone when the last loaders are
 
 
-@replaces(MultiProcessDataLoader, "_start_instance_workers", "_start_batch_workers")
-def start_workers(original: Function, self: MultiProcessDataLoader, queue: Any, ctx: Any) -> Any:
+@replaces(
+    "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_instance_workers",
+    "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_batch_workers",
+)
+def start_workers(original: Function, self: Any, queue: Any, ctx: Any) -> Any:
     """Let the `multiprocess` data loader spawn its workers, and fail when one of them is killed.
 
     Symptom 1: with `start_method: "spawn"` (or `"forkserver"`), `RuntimeError: A SemLock created in a fork context is
@@ -55,8 +57,8 @@ def start_workers(original: Function, self: MultiProcessDataLoader, queue: Any, 
     return workers, pipes
 
 
-@replaces(MultiProcessDataLoader, "_join_workers")
-def join_workers(original: Function, self: MultiProcessDataLoader, workers: Any, queue: Any, pipes: Any) -> None:
+@replaces("allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._join_workers")
+def join_workers(original: Function, self: Any, workers: Any, queue: Any, pipes: Any) -> None:
     """End all workers if one of them was killed. Nothing is left to do if this process is exiting."""
     if is_finalizing():
         return

@@ -356,7 +356,7 @@ class Elmo(nn.Module, Registrable):
 Elmo.register("elmo")(Elmo)
 
 
-@replaces(AllenNlpElmo, "from_params")
+@replaces("allennlp.modules.elmo.Elmo.from_params")
 def _build_where_a_config_asks_for_it(
     original: Function, cls: type[AllenNlpElmo], params: Any, *args: Any, **kwargs: Any
 ) -> Any:

@@ -1,7 +1,5 @@
 """TEXT SHARDS → TRAINED biLM: vocabulary, data loaders, language model, softmaxes, perplexity and exact resume."""
 
-from allennlp.training import GradientDescentTrainer
-
 from elmo_plugin.compat import replaces
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel, loss_of_tokens, stop_if_diverged
 from elmo_plugin.pretraining.loaders import SentenceBatches, UnrolledStreams
@@ -47,6 +45,6 @@ __all__ = [
     "sentence_log_probabilities",
 ]
 
-replaces(GradientDescentTrainer, "batch_outputs")(stop_if_diverged)
-replaces(GradientDescentTrainer, "_train_epoch")(save_trained_epoch)
-replaces(GradientDescentTrainer, "_validation_loss")(loss_of_tokens)
+replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer.batch_outputs")(stop_if_diverged)
+replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch")(save_trained_epoch)
+replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss")(loss_of_tokens)

@@ -285,8 +285,7 @@ def test_a_function_that_was_imported_before_is_replaced_too(monkeypatch: pytest
         monkeypatch.setitem(sys.modules, module.__name__, module)
         module.answer = lambda: 1  # type: ignore[attr-defined]
     user.answer = owner.answer
-    monkeypatch.setitem(compat.REPLACED, "compat_owner.answer", "in this test")
-    compat.replaces(owner, "answer")(lambda original: original() + 1)
+    compat.replaces("compat_owner.answer")(lambda original: original() + 1)
     assert [module.answer() for module in (owner, user, other)] == [2, 2, 1]
 
 
