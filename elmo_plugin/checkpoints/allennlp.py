@@ -19,7 +19,7 @@ from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, C
 from elmo_plugin.checkpoints.confined import OPTIONS_FILE, PACKED, read_weights
 from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, read_object
 from elmo_plugin.checkpoints.vocabulary import UNKNOWN, read_words, with_vocabulary
-from elmo_plugin.checkpoints.weight_map import allennlp_map, check_finite, read_tensors
+from elmo_plugin.checkpoints.weight_map import ALLENNLP, OWN, plain_tensors, read_tensors
 
 ARCHIVED_WEIGHTS = "weights.th"
 TRAINING_WEIGHTS = "best.th"
@@ -154,7 +154,7 @@ def allennlp_checkpoint(weights: Mapping[str, Any], prefix: str, options: BiLMOp
             f"'{OPTIONS_FILE}' of '{name}': expected a 'char_cnn', because its ELMo reads characters"
         )
     found = {key: value for key, value in weights.items() if key.startswith(prefix) and not key.endswith(WORD_CACHE)}
-    return Checkpoint(options, read_tensors(allennlp_map(options.char_cnn, options.lstm, prefix), found, f"'{name}'"))
+    return Checkpoint(options, read_tensors(ALLENNLP, options, found, f"'{name}'", prefix))
 
 
 def _described_bilms(weights: Mapping[str, Tensor], path: Path) -> Iterator[tuple[str, Checkpoint]]:
@@ -170,25 +170,18 @@ def _described_bilms(weights: Mapping[str, Tensor], path: Path) -> Iterator[tupl
             if prefix == "bilm." and SOFTMAX + EXTRA_STATE in weights:
                 place = SOFTMAX + EXTRA_STATE
                 config = tensor_to_description(weights[place])
-                softmax = SavedSoftmax(config, _below(SOFTMAX, weights, path))
+                softmax = SavedSoftmax(config, plain_tensors(weights, f"'{path}'", SOFTMAX))
         except (ConfigurationError, TypeError, ValueError, KeyError) as error:
             raise ConfigurationError(
                 f"'{path}', '{place}': expected a description of the weights beside it: {error}"
             ) from error
-        checkpoint = Checkpoint(options, _below(prefix, weights, path), softmax)
+        own = {name: value for name, value in weights.items() if name.startswith(prefix)}
+        checkpoint = Checkpoint(options, read_tensors(OWN, options, own, f"'{path}'", prefix), softmax)
         if softmax is not None and (path.parent / WORDS).exists():
             file = file_in(path.parent, WORDS)
             words = [UNKNOWN if word == DEFAULT_OOV_TOKEN else word for word in read_words(file, f"{file}")]
             checkpoint = with_vocabulary(checkpoint, words, f"{file}")
         yield source, checkpoint
-
-
-def _below(prefix: str, weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a module by their names in it. Raises `ConfigurationError` for infinity and NaN."""
-    found = {key: value for key, value in weights.items() if key.startswith(prefix) and key != prefix + EXTRA_STATE}
-    for key, value in found.items():
-        check_finite(value, f"'{path}', tensor '{key}'")
-    return {key.removeprefix(prefix): value for key, value in found.items()}
 
 
 def _allennlp_bilms(

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
@@ -26,14 +25,13 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
 )
 from elmo_plugin.checkpoints.vocabulary import (
-    TABLE,
     VOCABULARIES,
     VOCABULARY,
     read_words,
     with_vocabulary,
     write_words,
 )
-from elmo_plugin.checkpoints.weight_map import Row, bilm_tf_map, fitting_rows, read_tensors, write_tensors
+from elmo_plugin.checkpoints.weight_map import BILM_TF, map_weights, read_tensors, write_tensors
 from elmo_plugin.common import atomic_folder, read_json
 
 SUFFIXES = (".hdf5", ".h5")
@@ -99,12 +97,13 @@ class BilmTf(CheckpointFormat):
                 f"'{target}': expected no {others[0]}, which would be read as the vocabulary of this biLM; delete it "
                 "or name another folder"
             )
-        weights = BytesIO()  # on a full disk, HDF5 could not even close a file
-        with h5py.File(weights, "w") as file:
-            for name, value in write_tensors(bilm_tf_map(checkpoint.options), checkpoint.state_dict):
+        weights = {name: value.detach().float().cpu() for name, value in checkpoint.state_dict.items()}
+        content = BytesIO()  # on a full disk, HDF5 could not even close a file
+        with h5py.File(content, "w") as file:
+            for name, value in write_tensors(map_weights(BILM_TF, weights), weights):
                 file.create_dataset(name, data=value.numpy(), fletcher32=True)
         with atomic_folder(target, last="weights.hdf5") as partial:
-            (partial / "weights.hdf5").write_bytes(weights.getvalue())
+            (partial / "weights.hdf5").write_bytes(content.getvalue())
             text = json.dumps(options.to_dict(), indent=2) + "\n"
             (partial / "options.json").write_text(text, encoding="utf-8")
             if checkpoint.vocabulary is not None:
@@ -168,13 +167,14 @@ def _read(options_path: Path, weights: str) -> Checkpoint:
     _check_kind(path, weights)
     name = f"'weight_file' {path}"
     try:
-        tensors = confined(lambda: _needed(h5py.File(path, "r", locking=False), options, name), path)
+        tensors = confined(lambda: _datasets(h5py.File(path, "r", locking=False), options), path)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{name} is not a complete hdf5 file: {error}") from error
-    checkpoint = Checkpoint(options, read_tensors(_rows(options, tensors), tensors, name))
-    if options.reads_words:
-        rows = len(checkpoint.state_dict[TABLE]) - 1  # the first one is the masked word's
-        checkpoint = checkpoint._replace(options=replace(options, n_tokens_vocab=rows))
+    if options.reads_words and "embedding" not in tensors:
+        raise ConfigurationError(f"{name}: expected a table 'embedding', because the options have no 'char_cnn'")
+    if options.reads_words and options.n_tokens_vocab is None:
+        options = replace(options, n_tokens_vocab=tensors["embedding"].numel() // options.lstm.projection_dim)
+    checkpoint = Checkpoint(options, read_tensors(BILM_TF, options, tensors, name))
     folder = Path(plain_location(weights)).parent
     beside = [] if "://" in weights else [each for each in VOCABULARIES if (folder / each).exists()]
     if len(beside) > 1 and options.reads_words:
@@ -188,18 +188,11 @@ def _read(options_path: Path, weights: str) -> Checkpoint:
     return with_vocabulary(checkpoint, read_words(vocabulary, f"{vocabulary}"), f"{vocabulary}")
 
 
-def _rows(options: BiLMOptions, file: Mapping[str, Any]) -> list[Row]:
-    """Return the weight map of a file, which may leave the number of words and the names of a single layer open."""
-    if options.reads_words and options.n_tokens_vocab is None and len(file["embedding"].shape) == 2:
-        options = replace(options, n_tokens_vocab=file["embedding"].shape[0])
-    one_cell = options.lstm.n_layers == 1 and any(key.startswith("RNN_0/RNN/LSTMCell/") for key in file)
-    return list(bilm_tf_map(options, one_cell))
+def _datasets(file: h5py.File, options: BiLMOptions) -> dict[str, h5py.Dataset]:
+    """Return the datasets of a file, without those that only training needs and those of the other input.
 
-
-def _needed(file: h5py.File, options: BiLMOptions, name: str) -> dict[str, h5py.Dataset]:
-    """Return the datasets that the biLM needs, after comparing their names and shapes with the options.
-
-    Links are not followed. Raises `ValueError` for a dataset whose numbers are in another file.
+    A single layer gets its name among several ones. Links are not followed. Raises `ValueError` for a dataset whose
+    numbers are in another file.
     """
     found: dict[str, h5py.Dataset] = {}
     unread = OTHER_INPUT[not options.reads_words]
@@ -208,10 +201,7 @@ def _needed(file: h5py.File, options: BiLMOptions, name: str) -> dict[str, h5py.
         if isinstance(part, h5py.Dataset) and not (TRAINING.search(key) or key.startswith(unread)):
             if part.is_virtual or part.external:
                 raise ValueError(f"the numbers of '{key}' are in another file")
-            found[key] = part
+            found[key.replace("RNN/LSTMCell", "RNN/MultiRNNCell/Cell0/LSTMCell")] = part
 
     file.visititems(visit)
-    if options.reads_words and "embedding" not in found:
-        raise ConfigurationError(f"{name}: expected a table 'embedding', because the options have no 'char_cnn'")
-    fitting_rows(_rows(options, found), found, name)
     return found

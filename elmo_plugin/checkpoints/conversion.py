@@ -16,7 +16,7 @@ from elmo_plugin.checkpoints.bilm_tf import BilmTf
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint
 from elmo_plugin.checkpoints.files import Location
 from elmo_plugin.checkpoints.hub import write_hub_folder
-from elmo_plugin.checkpoints.loading import build_bilm, empty_bilm, load_checkpoint
+from elmo_plugin.checkpoints.loading import build_bilm, fitting_bilm, load_checkpoint
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
 from elmo_plugin.tensors import number_type
 from elmo_plugin.text import TOKENIZED, TextFile, look_at, split_tokens
@@ -63,7 +63,7 @@ def convert(
     form = _format(target, to, dtype, license)
     with Tqdm.tqdm(total=2, desc="reading, then writing", unit=" steps") as progress:
         checkpoint = load_checkpoint(source, options_file)
-        empty_bilm(checkpoint, source=source)  # raises if the weights do not fit the sizes
+        fitting_bilm(checkpoint, source=source)  # a format of another package may not have compared them
         progress.update()
         if warm_on is not None:
             checkpoint = _with_warm_state(checkpoint, warm_on)

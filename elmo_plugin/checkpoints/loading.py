@@ -28,7 +28,7 @@ from elmo_plugin.checkpoints.allennlp import (
     reject_override,
 )
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat
+from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.confined import confined, unpacked
 from elmo_plugin.checkpoints.files import (
     FileKind,
@@ -44,8 +44,8 @@ from elmo_plugin.checkpoints.files import (
 )
 from elmo_plugin.checkpoints.native import SUFFIX, Native
 from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
-from elmo_plugin.checkpoints.weight_map import unread_error
-from elmo_plugin.common import check_value, printable, with_memory, without_memory
+from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows
+from elmo_plugin.common import check_value, printable
 from elmo_plugin.compat import Function, replaces
 
 _PUBLISHED = (
@@ -211,39 +211,26 @@ def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
 
     Raises `ConfigurationError`, which calls the file `source`, if the weights do not fit the sizes.
     """
-    bilm = empty_bilm(checkpoint, kernel, source)
-    if checkpoint.options.contextualizer is None and checkpoint.options.token_encoder is None:
-        with_memory(bilm)
-    else:  # it may hold more than its state dict, so it is built again with memory, which the shapes have bounded
-        has_warm_state, bilm = bilm.warm_state is not None, BiLM(checkpoint.options, kernel, fspath(source))
-        if has_warm_state:
-            bilm.warm_state = bilm.zero_state(1, next(bilm.parameters()))
-    bilm.load_state_dict(checkpoint.state_dict, strict=False)  # the names have been compared
+    bilm, options, weights = fitting_bilm(checkpoint, kernel, source), checkpoint.options, checkpoint.state_dict
+    types = {name: value.dtype for name, value in bilm.state_dict().items()}
+    is_standard = options.contextualizer is None and options.token_encoder is None
+    if not is_standard:  # it may hold more than its state dict, so it gets memory, which the shapes have bounded
+        bilm = BiLM(options, kernel, fspath(source))
+        if "warm_hidden" in weights:
+            bilm.warm_state = bilm.zero_state(1, bilm.weight)
+    copies = {name: value.to(types[name], copy=True) for name, value in weights.items()}
+    bilm.load_state_dict(copies, strict=False, assign=is_standard)
     return bilm
 
 
-def empty_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = "") -> BiLM:
+def fitting_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = "") -> BiLM:
     """Return the biLM of a checkpoint without memory for its weights, after comparing their names and shapes with it.
 
     Raises `ConfigurationError`, which calls the file `source`, for the first that differs.
     """
-    name = printable(fspath(source))
-    shapes = {key: tuple(tensor.shape) for key, tensor in checkpoint.state_dict.items() if key != EXTRA_STATE}
-    with without_memory():
-        try:
-            bilm = BiLM(checkpoint.options, kernel, fspath(source))
-        except ConfigurationError as error:
-            raise ConfigurationError(printable(f"'{name}': {error}")) from error
-        if "warm_hidden" in shapes or "warm_cell" in shapes:
-            bilm.warm_state = bilm.zero_state(1, next(bilm.parameters()))
-    expected = {key: tuple(tensor.shape) for key, tensor in bilm.state_dict().items() if key != EXTRA_STATE}
-    for key, shape in expected.items():
-        if shapes.get(key) != shape:
-            got = shapes.get(key, "no such tensor")
-            raise ConfigurationError(f"'{name}', tensor '{key}': expected shape {shape}, got {got}")
-    for key in shapes:
-        if key not in expected:
-            raise unread_error(printable(key), f"'{name}'")
+    shapes = {name: value.shape for name, value in checkpoint.state_dict.items()}
+    bilm = empty_bilm(checkpoint.options, shapes, f"'{source}'", kernel, fspath(source))
+    fitting_rows(OWN, bilm, shapes, f"'{source}'")
     return bilm
 
 

@@ -16,7 +16,7 @@ from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointForm
 from elmo_plugin.checkpoints.confined import read_weights
 from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, read_object
 from elmo_plugin.checkpoints.vocabulary import read_text, split_lines
-from elmo_plugin.checkpoints.weight_map import many_langs_map, read_tensors
+from elmo_plugin.checkpoints.weight_map import MANY_LANGS, read_tensors
 
 ENCODER, EMBEDDER = "encoder", "token_embedder"
 """The names of the two pickles, and of the blocks of the config that describe them."""
@@ -60,13 +60,11 @@ class ManyLangs(CheckpointFormat):
         """Read a folder. Pickles with anything but tensors are rejected."""
         folder = local_file(location, "pretrained")
         options = _read_options(folder)
-        assert options.many_langs is not None
         tensors: dict[str, Tensor] = {}
         for part in (EMBEDDER, ENCODER):
             path = file_in(folder, f"{part}.pkl")
             tensors |= {f"{part}.{key}": value for key, value in read_weights(path, f"{path}").items()}
-        rows = many_langs_map(options.many_langs, options.lstm)
-        return Checkpoint(options, read_tensors(rows, tensors, f"'{folder}'"))
+        return Checkpoint(options, read_tensors(MANY_LANGS, options, tensors, f"'{folder}'"))
 
 
 def _read_options(folder: Path) -> BiLMOptions:

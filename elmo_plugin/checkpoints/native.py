@@ -19,7 +19,7 @@ from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
 from elmo_plugin.checkpoints.files import FileKind, Location, file_in, file_kind, local_file, names_in
 from elmo_plugin.checkpoints.vocabulary import split_lines, with_vocabulary
-from elmo_plugin.checkpoints.weight_map import check_finite, unread_error
+from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows, plain_tensors, read_rows
 from elmo_plugin.common import atomic_file, parse_json
 
 LANGUAGE = re.compile(r"\A---\n(?:.+\n)*?language: ([a-z]{2,3})\n")
@@ -33,8 +33,6 @@ TEXTS = {"options", "softmax", "vocabulary"}
 """The metadata keys that have check sums."""
 MOST_OF_CARD = 2**16
 """The characters of a model card that are searched for its language, which stands at its top."""
-MOST_DIMENSIONS = 8
-"""The most dimensions of a tensor. PyTorch takes seconds for one of many thousand, even if it is empty."""
 
 
 @CheckpointFormat.register("native")
@@ -61,24 +59,22 @@ class Native(CheckpointFormat):
         """Read a file. The numbers become float32, whatever type they have in the file."""
         with _opened(location) as (path, file):
             checkpoint, sums = _read_metadata(file.metadata() or {}, path)
-            for name in file.keys():  # noqa: SIM118, it is not a mapping
-                part = file.get_slice(name)
-                if part.get_dtype() not in STORED_TYPES or len(part.get_shape()) > MOST_DIMENSIONS:
+            options, softmax, words = checkpoint.options, checkpoint.softmax, checkpoint.vocabulary
+            shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118, it is no mapping
+            of_bilm = {key: shape for key, shape in shapes.items() if softmax is None or not key.startswith(SOFTMAX)}
+            rows = fitting_rows(OWN, empty_bilm(options, of_bilm, f"'{path}'"), of_bilm, f"'{path}'", BILM)
+            tensors: dict[str, Tensor] = {}
+            for key in shapes:
+                dtype = file.get_slice(key).get_dtype()
+                if dtype not in STORED_TYPES:
                     raise ConfigurationError(
-                        f"'{path}', tensor '{name}': expected {', '.join(STORED_TYPES)} in at most {MOST_DIMENSIONS} "
-                        f"dimensions, got {part.get_dtype()} in {len(part.get_shape()):,}"
+                        f"'{path}', tensor '{key}': expected {', '.join(STORED_TYPES)}, got {dtype}"
                     )
-                stored = file.get_tensor(name)
-                _check_sum(name, _bytes(stored), sums, path)
-                tensor = _converted(stored, torch.float32)
-                check_finite(tensor, f"'{path}', tensor '{name}'")
-                if name.startswith(BILM):
-                    checkpoint.state_dict[name.removeprefix(BILM)] = tensor
-                elif name.startswith(SOFTMAX) and checkpoint.softmax is not None:
-                    checkpoint.softmax.state_dict[name.removeprefix(SOFTMAX)] = tensor
-                else:
-                    raise unread_error(name, f"'{path}'")
-        words = checkpoint.vocabulary
+                tensors[key] = file.get_tensor(key)
+                _check_sum(key, _bytes(tensors[key]), sums, path)
+            if softmax is not None:
+                softmax = softmax._replace(state_dict=plain_tensors(tensors, f"'{path}'", SOFTMAX))
+            checkpoint = Checkpoint(options, read_rows(rows, tensors, f"'{path}'"), softmax)
         return checkpoint if words is None else with_vocabulary(checkpoint, words, f"{path}")
 
     def read_sizes(self, location: Location) -> BiLMOptions:
@@ -120,12 +116,12 @@ def check_target(path: Path) -> Path:
 
 def _to_write(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
     """Return a copy in `dtype`: tied weights share memory, which safetensors does not allow. Errors call it `name`."""
-    copy = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-    converted = _converted(copy, dtype)
-    if not torch.equal(converted.isfinite(), copy.isfinite()):
-        most, got = torch.finfo(dtype).max, copy.abs().max()
+    values = tensor.detach().cpu().flatten()
+    converted = values.to(dtype if values.is_floating_point() else values.dtype, copy=True)
+    if not torch.equal(converted.isfinite(), values.isfinite()):
+        most, got = torch.finfo(dtype).max, values.abs().max()
         raise ConfigurationError(f"{name}: expected at most {most:,.0f} for {dtype}, got {got:,.0f}; use bfloat16")
-    return converted
+    return converted.view(tensor.shape)
 
 
 def _with_sorted_metadata(content: bytes) -> list[Union[bytes, memoryview]]:
@@ -225,8 +221,3 @@ def _check_sum(name: str, content: Union[bytes, memoryview], sums: Mapping[str, 
 def _bytes(tensor: Tensor) -> memoryview:
     """Return the memory of a contiguous tensor."""
     return tensor.reshape(-1).view(torch.uint8).numpy().data
-
-
-def _converted(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert floating-point numbers to `dtype`; integers stay as they are."""
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor

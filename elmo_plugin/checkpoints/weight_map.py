@@ -1,22 +1,23 @@
 """Weight maps: tables that map the tensors of each file format to those of `BiLM`, and what applies a table.
 
+The shapes in a file follow from those of the `BiLM` that its sizes describe, which is made without memory.
+
 Sources: bilm-tf's `bilm/training.py`, whose variables `dump_weights` renames; ELMoForManyLangs'
 `modules/token_embedder.py` and `modules/elmo.py`; AllenNLP's `allennlp/modules/elmo.py`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
-from elmo_plugin.text import N_CHARACTERS
+from elmo_plugin.bilm import BiLM, BiLMOptions
+from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE
+from elmo_plugin.common import without_memory
 
-Shape = tuple[int, ...]
 Tensors = tuple[Tensor, ...]
 
 
@@ -69,24 +70,77 @@ GATE_BIAS = Transform(
 )
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A row of a weight map: tensors of a file that hold the same numbers as tensors of a `BiLM`.
 
-    `names` are names in the state dict of `BiLM`, `stored` are names and shapes in the file. The tensors of an
-    `optional` row may be missing.
+    `names` are names in the state dict of `BiLM`, `stored` are names in the file. `*` stands for the same text in all.
     """
 
     names: tuple[str, ...]
-    stored: Mapping[str, Shape]
+    stored: tuple[str, ...]
     transform: Transform = SAME
-    optional: bool = False
 
 
-def _row(name: str, stored: str, shape: Shape, transform: Transform = SAME) -> Row:
-    """Return a row with one tensor on each side."""
-    return Row((name,), {stored: shape}, transform)
+def _tensorflow_lstm(ours: str, theirs: str) -> tuple[Row, ...]:
+    return (
+        Row((f"{ours}.weight_ih", f"{ours}.weight_hh"), (f"{theirs}/W_0",), GATES),
+        Row((f"{ours}.bias",), (f"{theirs}/B",), GATE_BIAS),
+        Row((f"{ours}.weight_hr",), (f"{theirs}/W_P_0",), TRANSPOSED),
+    )
 
+
+def _torch_lstm(ours: str, theirs: str) -> tuple[Row, ...]:
+    """Return the rows for `LstmCellWithProjection` of AllenNLP and ELMoForManyLangs."""
+    return (
+        Row((f"{ours}.weight_ih",), (f"{theirs}.input_linearity.weight",)),
+        Row((f"{ours}.weight_hh",), (f"{theirs}.state_linearity.weight",)),
+        Row((f"{ours}.bias",), (f"{theirs}.state_linearity.bias",)),
+        Row((f"{ours}.weight_hr",), (f"{theirs}.state_projection.weight",)),
+    )
+
+
+BILM_TF = (
+    Row(("token_encoder.embedding.weight",), ("embedding",), MASKED_ROW),
+    Row(("token_encoder.char_embedding.weight",), ("char_embed",), MASKED_ROW),
+    Row(("token_encoder.convolutions.*.weight",), ("CNN/W_cnn_*",), CONVOLUTION),
+    Row(("token_encoder.convolutions.*.bias",), ("CNN/b_cnn_*",)),
+    Row(("token_encoder.highways._layers.*.weight",), ("CNN_high_*/W_transform", "CNN_high_*/W_carry"), HIGHWAY),
+    Row(("token_encoder.highways._layers.*.bias",), ("CNN_high_*/b_transform", "CNN_high_*/b_carry"), HIGHWAY),
+    Row(("token_encoder.projection.weight",), ("CNN_proj/W_proj",), TRANSPOSED),
+    Row(("token_encoder.projection.bias",), ("CNN_proj/b_proj",)),
+    *_tensorflow_lstm("lstm.forward_layers.*", "RNN_0/RNN/MultiRNNCell/Cell*/LSTMCell"),
+    *_tensorflow_lstm("lstm.backward_layers.*", "RNN_1/RNN/MultiRNNCell/Cell*/LSTMCell"),
+    # Only this package writes a warm state; other readers of the format ignore it.
+    Row(("warm_hidden",), ("warm_state/hidden",)),
+    Row(("warm_cell",), ("warm_state/cell",)),
+)
+"""The tensors of bilm-tf's hdf5 files."""
+MANY_LANGS = (
+    Row(("token_encoder.word_embedding.weight",), ("token_embedder.word_emb_layer.embedding.weight",), MASKED_ROW),
+    Row(
+        ("token_encoder.characters.char_embedding.weight",),
+        ("token_embedder.char_emb_layer.embedding.weight",),
+        MASKED_ROW,
+    ),
+    Row(("token_encoder.characters.*",), ("token_embedder.*",)),
+    Row(("token_encoder.projection.*",), ("token_embedder.projection.*",)),
+    *_torch_lstm("lstm.forward_layers.*", "encoder.forward_layer_*"),
+    *_torch_lstm("lstm.backward_layers.*", "encoder.backward_layer_*"),
+)
+"""The tensors of ELMoForManyLangs' two pickles. Their names begin with the name of the pickle."""
+ALLENNLP = (
+    Row(("token_encoder.char_embedding.weight",), ("_token_embedder._char_embedding_weights",)),
+    Row(("token_encoder.convolutions.*",), ("_token_embedder.char_conv_*",)),
+    Row(("token_encoder.highways.*",), ("_token_embedder._highways.*",)),
+    Row(("token_encoder.projection.*",), ("_token_embedder._projection.*",)),
+    *_torch_lstm("lstm.forward_layers.*", "_elmo_lstm.forward_layer_*"),
+    *_torch_lstm("lstm.backward_layers.*", "_elmo_lstm.backward_layer_*"),
+)
+"""The tensors of AllenNLP's `_ElmoBiLm`."""
+OWN: tuple[Row, ...] = ()
+"""The tensors of `BiLM`, under their own names."""
+WARM_STATE = re.compile(r"warm_(hidden|cell)$|^warm_state/")
+"""The tensors of a warm state, in any format."""
 
 OPTIONS = {
     r"high": "'n_highway'",
@@ -109,148 +163,104 @@ def unread_error(tensor: str, name: str) -> ConfigurationError:
 
 def check_finite(values: Tensor, name: str) -> None:
     """Raise `ConfigurationError`, which calls the tensor `name`, if it has infinity or NaN."""
+    values = values.flatten()  # the sum over thousands of dimensions takes seconds, even without numbers
     # The sum of finite numbers may overflow, but costs a fifth of looking at each.
     if values.is_floating_point() and not (values.sum().isfinite() or values.isfinite().all()):
         raise ConfigurationError(f"{name}: expected finite numbers, got infinity or NaN")
 
 
-def fitting_rows(rows: Iterable[Row], file: Mapping[str, Any], name: str) -> list[Row]:
-    """Return the rows that a file has, whose values are anything with a `shape`. Errors call the file `name`.
+def empty_bilm(options: BiLMOptions, stored: Iterable[str], name: str, kernel: str = "auto", source: str = "") -> BiLM:
+    """Return a biLM without memory for its weights. It has a warm state if the tensors `stored` in a file have one.
 
-    Raises `ConfigurationError` for the first tensor that is missing or has another shape, and for a tensor that is not
-    in the weight map.
+    Raises `ConfigurationError`, which calls the file `name`, if there is no such biLM.
     """
-    rows = [row for row in rows if not row.optional or all(key in file for key in row.stored)]
-    expected = {key: shape for row in rows for key, shape in row.stored.items()}
+    with without_memory():
+        try:
+            bilm = BiLM(options, kernel, source)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{name}: {error}") from error
+        if any(map(WARM_STATE.search, stored)):
+            bilm.warm_state = bilm.zero_state(1, bilm.weight)
+    return bilm
+
+
+def map_weights(table: Iterable[Row], names: Iterable[str], prefix: str = "") -> list[Row]:
+    """Return the rows for the tensors of a `BiLM`. A name that is not in the table is the same in the file.
+
+    All names in the file begin with `prefix`.
+    """
+    left, rows = dict.fromkeys(names), []
+    left.pop(EXTRA_STATE, None)
+    for row in table:
+        begin, _, end = row.names[0].partition("*")
+        for name in list(left):
+            if name.startswith(begin) and name.endswith(end):
+                part = name[len(begin) : len(name) - len(end)]
+                ours = tuple(each.replace("*", part) for each in row.names)
+                rows.append(Row(ours, tuple(prefix + each.replace("*", part) for each in row.stored), row.transform))
+                for each in ours:
+                    del left[each]
+    return rows + [Row((name,), (prefix + name,)) for name in left]
+
+
+def fitting_rows(
+    table: Iterable[Row], bilm: BiLM, shapes: Mapping[str, Sequence[int]], name: str, prefix: str = ""
+) -> list[Row]:
+    """Return the rows for the tensors of a file, which have these shapes. Errors call the file `name`.
+
+    Raises `ConfigurationError` for the first tensor that is missing or has another shape than it needs for the biLM,
+    and for a tensor that the biLM does not have.
+    """
+    weights = bilm.state_dict()
+    rows = map_weights(table, weights, prefix)
+    expected = {key: tuple(value.shape) for key, value in write_tensors(rows, weights)}
     for key, shape in expected.items():
-        found = getattr(file.get(key), "shape", None)
-        if found is None or tuple(found) != shape:
-            got = "no such tensor" if found is None else tuple(found)
+        got = tuple(shapes[key]) if key in shapes else "no such tensor"
+        if got != shape:
             raise ConfigurationError(f"{name}, tensor '{key}': expected shape {shape}, got {got}")
-    unread = sorted(file.keys() - expected)
+    unread = sorted(shapes.keys() - expected - {prefix + EXTRA_STATE})
     if unread:
         raise unread_error(unread[0], name)
     return rows
 
 
-def read_tensors(rows: Iterable[Row], file: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+def read_rows(rows: Iterable[Row], file: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     """Return the state dict of a `BiLM` from the tensors of a file, which errors call `name`.
 
-    Raises `ConfigurationError` for tensors that do not fit the rows, see `fitting_rows`, or hold infinity or NaN.
+    Raises `ConfigurationError` for tensors that hold infinity or NaN.
     """
     state_dict: dict[str, Tensor] = {}
-    for row in fitting_rows(rows, file, name):
-        values = [file[key].float() for key in row.stored]
-        for key, value in zip(row.stored, values, strict=True):
-            check_finite(value, f"{name}, tensor '{key}'")
+    for row in rows:
+        values = plain_tensors({key: file[key] for key in row.stored}, name).values()
         made = (tensor.contiguous() for tensor in row.transform.read(*values))
         state_dict.update(zip(row.names, made, strict=True))
     return state_dict
 
 
+def plain_tensors(file: Mapping[str, Tensor], name: str, prefix: str = "") -> dict[str, Tensor]:
+    """Return the tensors of a file whose names begin with `prefix`, by the rest of their names.
+
+    Floating-point numbers become float32. Raises `ConfigurationError`, which calls the file `name`, for infinity and
+    NaN.
+    """
+    found: dict[str, Tensor] = {}
+    for key, value in file.items():
+        if key.startswith(prefix) and key != prefix + EXTRA_STATE:
+            numbers = value.float() if value.is_floating_point() else value
+            check_finite(numbers, f"{name}, tensor '{key}'")
+            found[key.removeprefix(prefix)] = numbers
+    return found
+
+
+def read_tensors(
+    table: Iterable[Row], options: BiLMOptions, file: Mapping[str, Tensor], name: str, prefix: str = ""
+) -> dict[str, Tensor]:
+    """Return the state dict of the biLM of these sizes from the tensors of a file; see `fitting_rows`."""
+    shapes = {key: value.shape for key, value in file.items()}
+    return read_rows(fitting_rows(table, empty_bilm(options, file, name), shapes, name, prefix), file, name)
+
+
 def write_tensors(rows: Iterable[Row], state_dict: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name and the value of each tensor of a file, in float32, from the state dict of a `BiLM`."""
+    """Yield the name and the value of each tensor of a file from the state dict of a `BiLM`."""
     for row in rows:
-        if not row.optional or all(name in state_dict for name in row.names):
-            values = row.transform.write(*(state_dict[name].detach().float().cpu() for name in row.names))
-            yield from zip(row.stored, values, strict=True)
-
-
-def bilm_tf_map(options: BiLMOptions, one_cell: bool = False) -> Iterator[Row]:
-    """Yield the rows for bilm-tf's hdf5 files. `one_cell` selects the names that TensorFlow gives a single layer."""
-    cell_dim, width = options.lstm.cell_dim, options.lstm.projection_dim
-    if options.char_cnn is None:
-        yield _row("token_encoder.embedding.weight", "embedding", (options.n_tokens_vocab or 0, width), MASKED_ROW)
-    else:
-        yield from _tensorflow_cnn(options.char_cnn, width)
-    for d, direction in enumerate(("forward", "backward")):
-        for layer in range(options.lstm.n_layers):
-            module = f"lstm.{direction}_layers.{layer}"
-            stored = f"RNN_{d}/RNN/LSTMCell" if one_cell else f"RNN_{d}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
-            yield Row(
-                (f"{module}.weight_ih", f"{module}.weight_hh"), {f"{stored}/W_0": (2 * width, 4 * cell_dim)}, GATES
-            )
-            yield _row(f"{module}.bias", f"{stored}/B", (4 * cell_dim,), GATE_BIAS)
-            if options.lstm.has_projection:
-                yield _row(f"{module}.weight_hr", f"{stored}/W_P_0", (cell_dim, width), TRANSPOSED)
-    # Only this package writes a warm state; other readers of the format ignore it.
-    shapes = {
-        f"warm_state/{part}": (options.lstm.n_layers, 2, 1, size)
-        for part, size in (("hidden", width), ("cell", cell_dim))
-    }
-    yield Row(("warm_hidden", "warm_cell"), shapes, optional=True)
-
-
-def _tensorflow_cnn(cnn: CharCnnOptions, output_dim: int) -> Iterator[Row]:
-    size, dim = cnn.n_filters, cnn.embedding_dim
-    module = "token_encoder"
-    yield _row(f"{module}.char_embedding.weight", "char_embed", (N_CHARACTERS - 1, dim), MASKED_ROW)
-    for i, (width, channels) in enumerate(cnn.filters):
-        yield _row(f"{module}.convolutions.{i}.weight", f"CNN/W_cnn_{i}", (1, width, dim, channels), CONVOLUTION)
-        yield _row(f"{module}.convolutions.{i}.bias", f"CNN/b_cnn_{i}", (channels,))
-    for k in range(cnn.n_highway):
-        for kind, letter, shape in (("weight", "W", (size, size)), ("bias", "b", (size,))):
-            stored = {f"CNN_high_{k}/{letter}_transform": shape, f"CNN_high_{k}/{letter}_carry": shape}
-            yield Row((f"{module}.highways._layers.{k}.{kind}",), stored, HIGHWAY)
-    if size != output_dim:
-        yield _row(f"{module}.projection.weight", "CNN_proj/W_proj", (size, output_dim), TRANSPOSED)
-        yield _row(f"{module}.projection.bias", "CNN_proj/b_proj", (output_dim,))
-
-
-def many_langs_map(sizes: ManyLangsOptions, lstm: LstmOptions) -> Iterator[Row]:
-    """Yield the rows for ELMoForManyLangs' two pickles. Their names begin with the name of the pickle."""
-    module, stored, width = "token_encoder", "token_embedder", lstm.projection_dim
-    if sizes.words:
-        yield _row(
-            f"{module}.word_embedding.weight",
-            f"{stored}.word_emb_layer.embedding.weight",
-            (len(sizes.words), sizes.word_dim),
-            MASKED_ROW,
-        )
-    if sizes.char_cnn is not None:
-        yield _row(
-            f"{module}.characters.char_embedding.weight",
-            f"{stored}.char_emb_layer.embedding.weight",
-            (len(sizes.characters), sizes.char_cnn.embedding_dim),
-            MASKED_ROW,
-        )
-        yield from _torch_cnn(sizes.char_cnn, f"{module}.characters", f"{stored}.convolutions.", f"{stored}.highways")
-    yield _row(f"{module}.projection.weight", f"{stored}.projection.weight", (width, sizes.dim))
-    yield _row(f"{module}.projection.bias", f"{stored}.projection.bias", (width,))
-    yield from _torch_lstm(lstm, "encoder")
-
-
-def allennlp_map(cnn: CharCnnOptions, lstm: LstmOptions, prefix: str = "") -> Iterator[Row]:
-    """Yield the rows for the state dict of AllenNLP's `_ElmoBiLm`, whose names begin with `prefix`."""
-    module, stored, width = "token_encoder", f"{prefix}_token_embedder", lstm.projection_dim
-    yield _row(
-        f"{module}.char_embedding.weight", f"{stored}._char_embedding_weights", (N_CHARACTERS, cnn.embedding_dim)
-    )
-    yield from _torch_cnn(cnn, module, f"{stored}.char_conv_", f"{stored}._highways")
-    if cnn.n_filters != width:
-        yield _row(f"{module}.projection.weight", f"{stored}._projection.weight", (width, cnn.n_filters))
-        yield _row(f"{module}.projection.bias", f"{stored}._projection.bias", (width,))
-    yield from _torch_lstm(lstm, f"{prefix}_elmo_lstm")
-
-
-def _torch_cnn(cnn: CharCnnOptions, module: str, convolution: str, highways: str) -> Iterator[Row]:
-    for i, (width, channels) in enumerate(cnn.filters):
-        shape = (channels, cnn.embedding_dim, width)
-        yield _row(f"{module}.convolutions.{i}.weight", f"{convolution}{i}.weight", shape)
-        yield _row(f"{module}.convolutions.{i}.bias", f"{convolution}{i}.bias", (channels,))
-    size = cnn.n_filters
-    for k in range(cnn.n_highway):
-        yield _row(f"{module}.highways._layers.{k}.weight", f"{highways}._layers.{k}.weight", (2 * size, size))
-        yield _row(f"{module}.highways._layers.{k}.bias", f"{highways}._layers.{k}.bias", (2 * size,))
-
-
-def _torch_lstm(lstm: LstmOptions, stored: str) -> Iterator[Row]:
-    """Yield the rows for `LstmCellWithProjection` of AllenNLP and ELMoForManyLangs, which always projects."""
-    gates, width = 4 * lstm.cell_dim, lstm.projection_dim
-    for direction in ("forward", "backward"):
-        for layer in range(lstm.n_layers):
-            module, cell = f"lstm.{direction}_layers.{layer}", f"{stored}.{direction}_layer_{layer}"
-            yield _row(f"{module}.weight_ih", f"{cell}.input_linearity.weight", (gates, width))
-            yield _row(f"{module}.weight_hh", f"{cell}.state_linearity.weight", (gates, width))
-            yield _row(f"{module}.bias", f"{cell}.state_linearity.bias", (gates,))
-            yield _row(f"{module}.weight_hr", f"{cell}.state_projection.weight", (width, lstm.cell_dim))
+        yield from zip(row.stored, row.transform.write(*(state_dict[name] for name in row.names)), strict=True)

@@ -21,7 +21,7 @@ from elmo_plugin.common.labels import labels_not_in_train, labels_of, some_of
 from elmo_plugin.common.made_with import check_made_with
 from elmo_plugin.common.printable import printable
 from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
-from elmo_plugin.common.without_memory import with_memory, without_memory
+from elmo_plugin.common.without_memory import without_memory
 
 __all__ = [
     "LOCK",
@@ -52,6 +52,5 @@ __all__ = [
     "registered_name",
     "some_of",
     "stop",
-    "with_memory",
     "without_memory",
 ]

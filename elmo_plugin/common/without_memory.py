@@ -16,17 +16,13 @@ from torch.overrides import TorchFunctionMode
 @contextmanager
 def without_memory() -> Iterator[None]:
     """Make modules on the device `meta`, which keeps shapes and types alone."""
-    with torch.device("meta"), _NothingNormal():
+    with torch.device("meta"), _NothingInitialized():
         yield
 
 
-def with_memory(module: nn.Module) -> None:
-    """Give the weights of a module that was made `without_memory` memory on the CPU, with any numbers."""
-    module._apply(lambda weight: torch.empty(weight.shape, dtype=weight.dtype))  # `to_empty` imports SymPy
-
-
-class _NothingNormal(TorchFunctionMode):
-    """Leaves out `nn.init.normal_`, which imports the compiler for weights that have no numbers."""
+class _NothingInitialized(TorchFunctionMode):
+    """Leaves out what draws numbers for weights that have none, and `normal_` imports the compiler for them."""
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return kwargs["tensor"] if func is nn.init.normal_ else func(*args, **(kwargs or {}))
+        is_init = getattr(func, "__module__", None) == nn.init.__name__
+        return kwargs["tensor"] if is_init else func(*args, **(kwargs or {}))

@@ -14,6 +14,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,15 @@ import torch
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints import BilmTf, Native, load_checkpoint
-from elmo_plugin.checkpoints.weight_map import allennlp_map, bilm_tf_map, many_langs_map
+from elmo_plugin.checkpoints.weight_map import (
+    ALLENNLP,
+    BILM_TF,
+    MANY_LANGS,
+    Row,
+    empty_bilm,
+    map_weights,
+    write_tensors,
+)
 from tests.checkpoint_oracles import language_model_run, pretrained
 from tests.many_langs_oracle import config, write_folder
 from tests.oracles import options, write_json
@@ -166,12 +175,17 @@ def expanded_tensors_of_a_run(folder: Path) -> Path:
     return folder
 
 
+def _shapes(table: tuple[Row, ...], sizes: BiLMOptions, prefix: str = "") -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a file with a biLM of these sizes."""
+    weights = empty_bilm(sizes, (), "attack").state_dict()
+    return {name: tuple(value.shape) for name, value in write_tensors(map_weights(table, weights, prefix), weights)}
+
+
 def expanded_tensors_of_allennlps_elmo(folder: Path) -> Path:
     """The same under AllenNLP's own names."""
     sizes = large()
-    assert sizes.char_cnn is not None
-    rows = allennlp_map(sizes.char_cnn, sizes.lstm, "_elmo_lstm.")
-    torch.save({name: _spread(shape) for row in rows for name, shape in row.stored.items()}, folder / "best.th")
+    shapes = _shapes(ALLENNLP, sizes, "_elmo_lstm.")
+    torch.save({name: _spread(shape) for name, shape in shapes.items()}, folder / "best.th")
     options_file = write_json(folder / "sizes.json", sizes.to_dict())
     write_json(folder / "config.json", {"model": {"options_file": str(options_file)}})
     return folder
@@ -179,10 +193,9 @@ def expanded_tensors_of_allennlps_elmo(folder: Path) -> Path:
 
 def expanded_tensors_of_many_langs(folder: Path) -> Path:
     """The same as a model of ELMoForManyLangs with small vocabularies."""
-    many_langs = load_checkpoint(write_folder(folder, config())).options.many_langs
-    assert many_langs is not None
+    sizes = load_checkpoint(write_folder(folder, config())).options
     write_json(folder / "sizes.json", {**config(), "encoder": {"name": "elmo", **large().lstm.to_dict()}})
-    shapes = {name: shape for row in many_langs_map(many_langs, large().lstm) for name, shape in row.stored.items()}
+    shapes = _shapes(MANY_LANGS, replace(sizes, lstm=large().lstm))
     for file in ("encoder", "token_embedder"):
         own = {name.removeprefix(f"{file}."): _spread(shape) for name, shape in shapes.items() if name.startswith(file)}
         torch.save(own, folder / f"{file}.pkl")
@@ -488,9 +501,11 @@ def _of_a_format_that_clears_the_screen(header: dict[str, Any]) -> None:
 
 
 def _of_many_dimensions(number: int) -> Callable[[dict[str, Any]], None]:
-    """Describe an empty tensor, for which PyTorch needs seconds."""
+    """Describe an empty tensor, whose sum alone takes PyTorch seconds."""
 
     def change(header: dict[str, Any]) -> None:
+        sums = json.loads(header["__metadata__"]["sums"])
+        header["__metadata__"]["sums"] = json.dumps({**sums, "bilm.a": 0})
         header["bilm.a"] = {"dtype": "F32", "shape": [1] * number + [0], "data_offsets": [0, 0]}
 
     return change
@@ -525,9 +540,8 @@ def hdf5_of_empty_datasets(folder: Path) -> Path:
     """A file of a few kilobytes may have datasets of any shape."""
     write_json(folder / "options.json", large().to_dict())
     with h5py.File(folder / "weights.hdf5", "w") as file:
-        for row in bilm_tf_map(large()):
-            for name, shape in row.stored.items():
-                file.create_dataset(name, shape, "float32")
+        for name, shape in _shapes(BILM_TF, large()).items():
+            file.create_dataset(name, shape, "float32")
     return folder
 
 
