@@ -18,6 +18,7 @@ from elmo_plugin.analysis.nearest_contexts import (
     frequent_words,
     search,
     search_texts,
+    write_contexts,
 )
 from elmo_plugin.analysis.page import (
     accuracies_page,
@@ -38,7 +39,7 @@ from elmo_plugin.analysis.probing import (
     tagging_task,
 )
 from elmo_plugin.analysis.pseudowords import pseudoword_task
-from elmo_plugin.analysis.report import Report, write_contexts, write_report
+from elmo_plugin.analysis.runs import Report, write_report
 
 __all__ = [
     "Accuracies",

@@ -83,5 +83,6 @@ def panels(height: float, count: int = 1) -> tuple[Figure, Any]:
 def add_legend(figure: Figure, axis: Any) -> None:
     """Name the lines of a panel above all panels, each name once, in one column if a name is long."""
     lines: dict[str, Any] = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-    columns = 3 if max(map(len, lines)) <= 12 else 1
-    figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=columns)
+    figure.legend(
+        lines.values(), lines.keys(), loc="outside upper center", ncols=3 if max(map(len, lines)) <= 12 else 1
+    )

@@ -16,28 +16,26 @@ from elmo_plugin.text import TextFile, without_lone_surrogates
 ROUNDING = 1e-4
 """Log probabilities that differ by less than this, in nats, are a tie: float32 sums have errors of this size."""
 
-Score = Callable[[Sequence[Sequence[str]]], np.ndarray]
-"""A function that returns the log probabilities (N, 2) of N sentences, forward and backward."""
-
 
 class MinimalPair(NamedTuple):
-    """A grammatical and an ungrammatical sentence that differ in one phenomenon only."""
+    """A grammatical and an ungrammatical sentence that differ in one phenomenon only, and their `row` in the file."""
 
     good: list[str]
     bad: list[str]
     phenomenon: str
     row: dict[str, Any]
-    """The JSON object of the file."""
 
 
 class PairAccuracy(NamedTuple):
-    """The percentage of pairs whose grammatical sentence is more probable. A tie counts as half a pair."""
+    """The percentage of pairs whose grammatical sentence is more probable. A tie counts as half a pair.
+
+    `ties` is the number of pairs whose sums are equal.
+    """
 
     forward: float
     backward: float
     sum: float
     ties: int
-    """The number of pairs whose sums are equal."""
     pairs: int
 
 
@@ -71,10 +69,10 @@ def read_pairs(path: Path, tokenizer: Tokenizer, key: str) -> list[MinimalPair]:
     return pairs
 
 
-def score_pairs(score: Score, pairs: Sequence[MinimalPair]) -> np.ndarray:
+def score_pairs(score: Callable[[Sequence[Sequence[str]]], np.ndarray], pairs: Sequence[MinimalPair]) -> np.ndarray:
     """Return the log probabilities (N, 2, 2) of N pairs: first the grammatical sentence, forward and backward.
 
-    Each distinct sentence is scored once.
+    `score` returns those (M, 2) of M sentences, forward and backward. Each distinct sentence is scored once.
     """
     sentences = list({tuple(words) for pair in pairs for words in (pair.good, pair.bad)})
     scores = dict(zip(sentences, score(sentences), strict=True))

@@ -4,12 +4,14 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import NamedTuple, Optional
 
 import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.common import extra
 from elmo_plugin.embedding import Corpus, Embedder
 from elmo_plugin.text import SpacyBlankTokenizer, split_tokens
 
@@ -163,6 +165,33 @@ def search_texts(
             for neighborhood in neighborhoods:
                 neighborhood.forget_others()
     return [neighborhood.found() for neighborhood in neighborhoods]
+
+
+def write_contexts(
+    output: Path,
+    queries: Sequence[Query],
+    found: Sequence[Found],
+    layer: int,
+    k: int,
+    senses: Optional[Mapping[tuple[int, int], str]] = None,
+) -> list[Path]:
+    """Draw the uses of each query's word in two dimensions: `contexts.md` with SVG files, and `contexts.html`.
+
+    The dimensions are the first two principal components of the vectors of a layer. Colours show the senses, or which
+    uses are nearest to the query.
+
+    # Parameters
+
+    output : the folder to write to
+    found : what `search` found for the queries by the vectors of `layer`, with their `uses`
+    k : how many of the nearest uses to number and to list
+    senses : maps the line, from 1, and the position of a token to its sense
+
+    Returns the files. Raises `ConfigurationError` if the libraries of the `report` extra are not installed.
+    """
+    with extra("report"):
+        from elmo_plugin.analysis.uses_page import write
+    return write(output, queries, found, layer, k, senses)
 
 
 class _Neighborhood:

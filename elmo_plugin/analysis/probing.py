@@ -91,11 +91,10 @@ def probe(embedder: Embedder, task: ProbingTask) -> Accuracies:
         raise ConfigurationError("the embedder returns one mix of the layers: load it with the mix 'all'")
     train = embed_examples(embedder, task.train, task.word_form)
     dev = embed_examples(embedder, task.dev, task.word_form)
-    predictions = [most_frequent(train, dev)]
-    for layer in Tqdm.tqdm(range(embedder.shape[0]), desc="training", unit=" layers"):
-        predictions.append(task.classifier(train, dev, layer))
-    baseline, *layers = [100 * float(np.mean(predicted == dev.labels)) for predicted in predictions]
-    return Accuracies(baseline, layers, len(train.labels), len(dev.labels))
+    layers = Tqdm.tqdm(range(embedder.shape[0]), desc="training", unit=" layers")
+    predictions = [most_frequent(train, dev), *(task.classifier(train, dev, layer) for layer in layers)]
+    baseline, *accuracies = [100 * float(np.mean(predicted == dev.labels)) for predicted in predictions]
+    return Accuracies(baseline, accuracies, len(train.labels), len(dev.labels))
 
 
 def embed_examples(

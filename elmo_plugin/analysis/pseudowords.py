@@ -11,7 +11,8 @@ from allennlp.common.checks import ConfigurationError
 from more_itertools import grouper, unique_everseen
 
 from elmo_plugin.analysis.probing import LabelledSentence, ProbingTask, nearest_sense
-from elmo_plugin.text import TOKENIZED, TextFile, look_at, split_tokens
+from elmo_plugin.embedding import read_lines
+from elmo_plugin.text import TextFile, split_tokens
 
 MIN_COUNT, MAX_COUNT = 50, 500
 """The allowed counts of a word in the text: enough to average over, and not so many that the word dominates."""
@@ -33,8 +34,7 @@ def pseudoword_task(text: Path, pairs: int, seed: int, sentences: Optional[int] 
 
     Raises `ConfigurationError` if the text cannot be read or has too few words to pair.
     """
-    lines = look_at(TextFile(text).lines(), str(text), TOKENIZED)[1]
-    tokenized = [split_tokens(line) for line in islice(lines, sentences)]
+    tokenized = [split_tokens(row.text) for row in islice(read_lines(TextFile(text).lines(), str(text)), sentences)]
     drawn = draw_pairs(Counter(chain.from_iterable(tokenized)), pairs, seed)
     if len(drawn) < pairs:
         raise ConfigurationError(

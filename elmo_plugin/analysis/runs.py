@@ -1,4 +1,4 @@
-"""Read folders of `elmo-plugin train`: the scores of each run, and its place in an experiment."""
+"""Report on folders of `elmo-plugin train`: the scores of each run, and its place in an experiment."""
 
 import math
 import os
@@ -13,7 +13,7 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.analysis.layer_weights import LearnedMix, read_layer_weights
-from elmo_plugin.common import read_json
+from elmo_plugin.common import extra, read_json
 
 CONFIG, METRICS, GRID = "config.json", "metrics.json", "grid.json"
 PERCENT = re.compile("accuracy|f1|fscore|precision|recall|[LU]AS")
@@ -33,30 +33,34 @@ ALLENNLPS_SEED = 133
 
 @dataclass
 class Run:
-    """A finished run, as a row of the report. Runs that differ only in the seed are repetitions."""
+    """A finished run, as a row of the report. Runs that differ only in the seed are repetitions.
+
+    # Parameters
+
+    name : the path of its folder, relative to the folder that contains all runs
+    task : the data set and the metric, with its unit
+    data : the name of the data set
+    axis : the metric and the data set, as the title of an axis
+    share : the share of the training data, in percent
+    score : the metric on the validation data at the best epoch
+    time : the duration of training
+    commit : the commit of the code that trained it, if the run's `grid.json` names one
+    training, validation : the score on the training data and on the validation data after each epoch
+    """
 
     name: str
-    """The path of its folder, relative to the folder that contains all runs."""
     task: str
-    """The data set and the metric, with its unit."""
     data: str
-    """The name of the data set."""
     axis: str
-    """The metric and the data set, as the title of an axis."""
     variant: str
     share: float
-    """The share of the training data, in percent."""
     seed: str
     score: float
-    """The metric on the validation data at the best epoch."""
     best_epoch: int
     time: str
-    """The duration of training."""
     ended: date
     commit: str
-    """The commit of the code that trained it, if the run's `grid.json` names one."""
     training: list[float]
-    """The score on the training data after each epoch."""
     validation: list[float]
     metrics: dict[str, Any]
     mixes: dict[str, LearnedMix]
@@ -67,6 +71,33 @@ class Uncounted(NamedTuple):
 
     run: str
     reason: str
+
+
+class Report(NamedTuple):
+    """The runs that the report counts, the runs that it only lists, and the files written."""
+
+    runs: list[Run]
+    uncounted: list[Uncounted]
+    files: list[Path]
+
+
+def write_report(paths: Sequence[Path], output: Path, names: Optional[str] = None) -> Report:
+    """Write a report about all runs in or below `paths`: `report.md` with SVG files, and `report.html` in one file.
+
+    The same runs give the same bytes.
+
+    # Parameters
+
+    paths : serialization folders of `elmo-plugin train`, or folders that contain some at any depth
+    output : the folder to write to
+    names : where the end of a run's path has its TASK, VARIANT and SEED, such as `VARIANT/TASK_SEED`
+
+    Raises `ConfigurationError` if no run is finished or the libraries of the `report` extra are not installed.
+    """
+    with extra("report"):
+        from elmo_plugin.analysis.report_page import write
+    runs, uncounted = find_runs(paths, names)
+    return Report(runs, uncounted, write(output, paths, runs, uncounted))
 
 
 def find_runs(paths: Sequence[Path], names: Optional[str] = None) -> tuple[list[Run], list[Uncounted]]:

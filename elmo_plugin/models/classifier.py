@@ -172,9 +172,8 @@ class ElmoClassifier(Model):
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
         """Return the accuracy, the F1 averaged over the labels and, with `verbose_metrics`, the F1 of each label."""
-        # FBetaMeasure raises an error before its first batch.
-        seen = self.f1._true_sum is not None
-        by_label = self.f1.get_metric(reset)["fscore"] if seen else [0.0] * self.labels.size
+        has_counts = self.f1._true_sum is not None  # before its first batch, FBetaMeasure raises an error
+        by_label = self.f1.get_metric(reset)["fscore"] if has_counts else [0.0] * self.labels.size
         metrics = {"accuracy": self.accuracy.get_metric(reset), "macro_f1": sum(by_label) / len(by_label)}
         if self.verbose_metrics:
             metrics.update({f"f1-measure-{self.labels.name(index)}": f1 for index, f1 in enumerate(by_label)})

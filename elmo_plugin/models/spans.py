@@ -16,13 +16,15 @@ Spans = list[tuple[str, tuple[int, int]]]
 
 
 class Scheme(NamedTuple):
-    """A coding scheme: one of AllenNLP's label encodings, perhaps with other letters, or read from right to left."""
+    """A coding scheme: one of AllenNLP's label encodings, perhaps with other letters, or read from right to left.
+
+    `letters` maps the prefix of each tag to the same prefix in the encoding. `needs` are the prefixes that a span of
+    several tokens always has.
+    """
 
     encoding: str
     letters: dict[str, str]
-    """The prefix of each tag, and the same prefix in the encoding."""
     needs: str = ""
-    """The prefixes that a span of several tokens always has."""
     mirrored: bool = False
 
 

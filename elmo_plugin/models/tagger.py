@@ -67,8 +67,7 @@ class ElmoTagger(Model):
         constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
         self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
         self.accuracy = BooleanAccuracy()
-        measures_f1 = label_encoding is not None or verbose_metrics
-        self.span_f1 = SpanF1(labels.values(), label_encoding) if measures_f1 else None
+        self.span_f1 = SpanF1(labels.values(), label_encoding) if label_encoding or verbose_metrics else None
         initializer(self)
 
     @classmethod
@@ -165,11 +164,9 @@ class ElmoTagger(Model):
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
         """Return the accuracy and, with a label encoding or `verbose_metrics`, precision, recall and F1."""
-        metrics = {"accuracy": self.accuracy.get_metric(reset)}
-        if self.span_f1 is not None:
-            spans = self.span_f1.get_metric(reset)
-            metrics.update({key: value for key, value in spans.items() if self.verbose_metrics or "overall" in key})
-        return metrics
+        spans = self.span_f1.get_metric(reset) if self.span_f1 else {}
+        shown = {key: value for key, value in spans.items() if self.verbose_metrics or "overall" in key}
+        return {"accuracy": self.accuracy.get_metric(reset), **shown}
 
     def metric_names(self) -> list[str]:
         """Return the names of all metrics, including those of labels that are not counted yet."""
@@ -180,8 +177,8 @@ class ElmoTagger(Model):
         if self.crf is not None:
             best: list[Any] = self.crf.viterbi_tags(logits, mask)
             return [tags for tags, _ in best]
-        lengths: list[int] = mask.sum(dim=1).tolist()
-        return [tags[:length] for tags, length in zip(logits.argmax(dim=-1).tolist(), lengths, strict=True)]
+        rows = zip(logits.argmax(dim=-1).tolist(), mask.sum(dim=1).tolist(), strict=True)
+        return [tags[:length] for tags, length in rows]
 
     def _loss(self, logits: Tensor, tags: Tensor, mask: BoolTensor, ignore_o: bool) -> Tensor:
         counted = self.labels.are_known(tags)  # (B, T)
@@ -192,8 +189,8 @@ class ElmoTagger(Model):
         if counted.all():
             return -self.crf(logits, tags, mask) / logits.size(0)
         # The likelihood of the counted tags is the sum of the likelihoods of all sequences that contain them.
-        indices = torch.arange(logits.size(-1), device=logits.device)
-        excluded = counted.unsqueeze(-1) & (tags.unsqueeze(-1) != indices)  # (B, T, labels)
+        wanted = nn.functional.one_hot(tags.where(counted, 0), logits.size(-1))  # (B, T, labels)
+        excluded = counted.unsqueeze(-1) & (wanted == 0)
         log_likelihood = self.crf._input_likelihood(
             logits.masked_fill(excluded, IMPOSSIBLE), self.crf.transitions, mask
         ) - self.crf._input_likelihood(logits, self.crf.transitions, mask)  # (B,)
