@@ -1,6 +1,5 @@
 """RUNS, LAYERS → PAGES: reports of finished runs, nearest neighbours in context, and probes of each layer."""
 
-from elmo_plugin.analysis.layer_weights import read_layer_weights
 from elmo_plugin.analysis.minimal_pairs import (
     MinimalPair,
     PairAccuracy,
@@ -33,13 +32,13 @@ from elmo_plugin.analysis.probing import (
     LabelledSentence,
     ProbingTask,
     probe,
+    pseudoword_task,
     random_twin,
     read_senses,
     sense_task,
     tagging_task,
 )
-from elmo_plugin.analysis.pseudowords import pseudoword_task
-from elmo_plugin.analysis.runs import Report, write_report
+from elmo_plugin.analysis.runs import Report, read_layer_weights, write_report
 
 __all__ = [
     "Accuracies",

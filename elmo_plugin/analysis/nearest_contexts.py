@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -10,6 +10,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
+from more_itertools import unique_everseen
 
 from elmo_plugin.common import extra
 from elmo_plugin.embedding import Corpus, Embedder
@@ -195,13 +196,13 @@ def write_contexts(
 
 
 class _Neighborhood:
-    """A query, the vectors (L, D) of its word, and what is found so far: neighbours by their keys, and uses by text."""
+    """A query, the vectors (L, D) of its word, and what is found so far: neighbours, and uses by text."""
 
     def __init__(self, query: Query, vectors: np.ndarray, how: Search) -> None:
         self._query, self._how = query, how
         self._contextual, self._token = _unit(vectors[how.layer]), _unit(vectors[0])  # (D,)
-        self._in_context: dict[str, Neighbor] = {}
-        self._context_free: dict[str, Neighbor] = {}
+        self._in_context: list[Neighbor] = []
+        self._context_free: list[Neighbor] = []
         self._uses: dict[str, list[tuple[Neighbor, np.ndarray]]] = defaultdict(list)
 
     def found(self) -> Found:
@@ -212,37 +213,39 @@ class _Neighborhood:
         ]
         vectors = np.stack([self._contextual, *(vector for _, vector in uses)])  # (1 + N, D)
         kept = Uses([neighbor for neighbor, _ in uses], vectors) if self._how.uses else None
-        return Found([*self._in_context.values()], [*self._context_free.values()], kept)
+        return Found(self._in_context, self._context_free, kept)
 
     def visit(self, text: str, line: int, tokens: list[str], array: np.ndarray) -> None:
         """Compare the query with the tokens of a sentence, whose layers are (L, T, D)."""
         is_word = np.array([token == self._query.word for token in tokens])
+
+        def neighbors(cosines: np.ndarray, positions: np.ndarray) -> list[Neighbor]:
+            return [Neighbor(float(cosines[place]), line, tokens, place, text) for place in positions.tolist()]
+
         if not self._how.same_word:
-            similar = _unit(array[0]) @ self._token  # (T,)
-            for position in np.flatnonzero(~is_word).tolist():
-                neighbor = Neighbor(float(similar[position]), line, tokens, position, text)
-                self._context_free.setdefault(tokens[position], neighbor)
+            self._context_free += neighbors(_unit(array[0]) @ self._token, np.flatnonzero(~is_word))
         if tokens == self._query.tokens or (self._how.same_word and not is_word.any()):
             return
         vectors = _unit(array[self._how.layer])  # (T, D)
         cosines = vectors @ self._contextual  # (T,)
         uses = self._uses[text]
-        for position in np.flatnonzero(is_word)[: self._how.uses - len(uses)].tolist():
-            uses.append((Neighbor(float(cosines[position]), line, tokens, position, text), vectors[position].copy()))
+        more = np.flatnonzero(is_word)[: self._how.uses - len(uses)]
+        uses += zip(neighbors(cosines, more), vectors[more], strict=True)
         if self._how.same_word:
             cosines[~is_word] = -np.inf
-        best = int(cosines.argmax())
-        self._in_context.setdefault(" ".join(tokens), Neighbor(float(cosines[best]), line, tokens, best, text))
+        self._in_context += neighbors(cosines, cosines.argmax(keepdims=True))
 
     def forget_others(self) -> None:
         """Keep the nearest neighbours only, so that memory does not grow with the text."""
-        self._in_context = _nearest(self._in_context, self._how.k)
-        self._context_free = _nearest(self._context_free, self._how.k)
+        self._in_context = _nearest(unique_everseen(self._in_context, lambda found: tuple(found.tokens)), self._how.k)
+        self._context_free = _nearest(
+            unique_everseen(self._context_free, lambda found: found.tokens[found.position]), self._how.k
+        )
 
 
-def _nearest(found: dict[str, Neighbor], k: int) -> dict[str, Neighbor]:
+def _nearest(found: Iterable[Neighbor], k: int) -> list[Neighbor]:
     """Return the `k` nearest neighbours, nearest first. Among equals, the earlier one in the text comes first."""
-    return dict(heapq.nlargest(k, found.items(), key=lambda item: (item[1].cosine, -item[1].line, -item[1].position)))
+    return heapq.nlargest(k, found, key=lambda neighbor: (neighbor.cosine, -neighbor.line, -neighbor.position))
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -11,9 +11,11 @@ from typing import Any, NamedTuple, Optional
 
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
+from torch import Tensor
 
-from elmo_plugin.analysis.layer_weights import LearnedMix, read_layer_weights
+from elmo_plugin.checkpoints import read_weights, unpacked
 from elmo_plugin.common import extra, read_json
+from elmo_plugin.models import PLACES
 
 CONFIG, METRICS, GRID = "config.json", "metrics.json", "grid.json"
 PERCENT = re.compile("accuracy|f1|fscore|precision|recall|[LU]AS")
@@ -29,6 +31,18 @@ PLAIN_NAMES = {
 }
 ALLENNLPS_SEED = 133
 """The default of `pytorch_seed` (`allennlp.common.util.prepare_environment`)."""
+LAYER_WEIGHTS = "layer_weights.json"
+"""A file in a run's folder that replaces its weights: its layer weights by place, each with the keys of a mix."""
+MIX = re.compile(
+    r"(?P<name>(?P<where>.*?)((scalar_mix_|mixes\.)(?P<number>\d+)|(?P<place>input|output)_mix))\.scalar_parameters"
+)
+
+
+class LearnedMix(NamedTuple):
+    """softmax(w), one number per layer, the token layer first; and γ."""
+
+    weights: list[float]
+    gamma: float
 
 
 @dataclass
@@ -194,3 +208,39 @@ def _path_pattern(names: str) -> re.Pattern[str]:
     if len(set(parts[1::2])) < len(parts[1::2]) or not {"TASK", "VARIANT"} <= set(parts):
         raise ConfigurationError(f"'names': expected TASK and VARIANT once each, and SEED at most once, got {names!r}")
     return re.compile("(.*/)?" + "".join(groups.get(part) or re.escape(part) for part in parts))
+
+
+def read_layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:
+    """Return the scalar mixes of a run's best model by place, `input` and `output`, or `None` without weights.
+
+    Reads `layer_weights.json` if the run has one, otherwise `best.th` or `model.tar.gz`. Raises `ConfigurationError`
+    if the weights cannot be read.
+    """
+    best, archive = folder / "best.th", folder / "model.tar.gz"
+    if (folder / LAYER_WEIGHTS).exists():
+        return {place: LearnedMix(**mix) for place, mix in read_json(folder / LAYER_WEIGHTS).items()}
+    if best.exists():
+        weights = read_weights(best, best.name)
+    elif archive.exists():
+        with unpacked(archive, archive.name) as inside:
+            weights = read_weights(inside / "weights.th", f"{archive.name}/weights.th")
+    else:
+        return None
+    return learned_mixes(weights, read_json(folder / "config.json")["model"])
+
+
+def learned_mixes(weights: Mapping[str, Tensor], model: Mapping[str, Any]) -> dict[str, LearnedMix]:
+    """Return the scalar mixes in a state dict by their places, which the config of the model names.
+
+    A second mix at the same place is returned by its full name.
+    """
+    found: dict[str, LearnedMix] = {}
+    for key, parameters in weights.items():
+        if mix := MIX.fullmatch(key):
+            # The mixes of our models are in the order of `elmo_at`. Other models have ELMo at the input.
+            ours = [place for place in PLACES if place in model.get("elmo_at", PLACES)]
+            place = mix["place"] or (ours[int(mix["number"])] if mix["where"].startswith("text.") else "input")
+            gamma = float(weights[f"{mix['name']}.gamma"])
+            learned = LearnedMix(parameters.float().softmax(dim=0).tolist(), gamma)
+            found[mix["name"] if place in found else place] = learned
+    return found

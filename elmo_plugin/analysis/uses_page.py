@@ -59,13 +59,9 @@ def _section(query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Sect
         for number, index in enumerate(nearest, 1)
     )
     unused = ["sense"] * (not senses) + ["text"] * (len(texts) < 2)
-    caption = f"{len(labels)} uses of {query.word} in two dimensions: {sentence}"
-    return Section(
-        query.word,
-        sentence,
-        [table.drop(columns=unused)],
-        {caption: _picture(uses.vectors, labels, nearest, (senses is None and texts) or [])},
-    )
+    picture = _picture(uses.vectors, labels, nearest, (senses is None and texts) or [])
+    figures = {f"{len(labels)} uses of {query.word} in two dimensions: {sentence}": picture}
+    return Section(query.word, sentence, [table.drop(columns=unused)], figures)
 
 
 def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int], order: Sequence[str]) -> Figure:
@@ -81,9 +77,8 @@ def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int],
     ordered = [label for label in order if label in counts] or [label for label, _ in counts.most_common()]
     for number, label in enumerate(ordered):
         x, y = np.array([point for point, each in zip(points, labels, strict=True) if each == label]).T
-        marker = "os^Dv"[number // 6 % 5]  # there are six colours
-        name = f"{label} ({counts[label]})"
-        axis.scatter(x, y, s=14, alpha=0.6, color=f"C{number % 6}", marker=marker, label=name)
+        look = {"color": f"C{number % 6}", "marker": "os^Dv"[number // 6 % 5]}  # there are six colours
+        axis.scatter(x, y, s=14, alpha=0.6, label=f"{label} ({counts[label]})", **look)
     axis.plot(*query, color="black", ls="", marker="*", ms=12, label="the query")
     first, second = 100 * components.explained_variance_ratio_
     axis.set(

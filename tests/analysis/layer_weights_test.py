@@ -8,7 +8,7 @@ import torch
 from allennlp.models.archival import load_archive
 
 from elmo_plugin.analysis import read_layer_weights
-from elmo_plugin.analysis.layer_weights import learned_mixes
+from elmo_plugin.analysis.runs import learned_mixes
 from tests.serving_oracles import FILES
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.analysis import LabelledSentence, probe, pseudoword_task, pseudowords
-from elmo_plugin.analysis.pseudowords import conflate, draw_pairs
+from elmo_plugin.analysis import LabelledSentence, probe, probing, pseudoword_task
+from elmo_plugin.analysis.probing import conflate, draw_pairs
 from elmo_plugin.embedding import Embedder
 from tests.task_oracles import L
 
@@ -36,8 +36,8 @@ def test_contextual_layers_distinguish_the_words_and_the_token_layer_cannot(
     tmp_path: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One sentence in five is for evaluation, and none is in both parts: the first two of the text are repeated."""
-    monkeypatch.setattr(pseudowords, "MIN_COUNT", 8)
-    monkeypatch.setattr(pseudowords, "draw_pairs", lambda *_: [("door", "banana")])
+    monkeypatch.setattr(probing, "MIN_COUNT", 8)
+    monkeypatch.setattr(probing, "draw_pairs", lambda *_: [("door", "banana")])
     lines = [line for n in range(10) for line in (f"A{n} door creaks loudly", f"{n} , {n} , ripe banana")]
     (tmp_path / "text").write_text("\n".join([*lines[:2], *lines]), encoding="utf-8")
     task = pseudoword_task(tmp_path / "text", pairs=1, seed=1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from elmo_plugin.analysis import probe, pseudowords, random_twin, tagging_task
+from elmo_plugin.analysis import probe, probing, random_twin, tagging_task
 from elmo_plugin.embedding import load
 from elmo_plugin.models import ColumnTagsReader
 from tests.commands.alone import run
@@ -55,7 +55,7 @@ def test_pseudowords(folder: Path, capsys: pytest.CaptureFixture[str], monkeypat
     Path("short").write_text("The ship sank .\n", encoding="utf-8")
     with pytest.raises(SystemExit, match=r"^probe-layers: short: expected 100 pairs"):
         run("probe-layers", "weights.hdf5", "--pseudowords", "short")
-    monkeypatch.setattr(pseudowords, "MIN_COUNT", 5)
+    monkeypatch.setattr(probing, "MIN_COUNT", 5)
     lines = [f"the {n} {word} {'left' * (n % 3)} ." for n in range(12) for word in ("boat", "ship", "sea", "lake")]
     (folder / "text").write_text("\n".join(lines), encoding="utf-8")
     run("probe-layers", "weights.hdf5", "--pseudowords", "text", "--pairs", 2)
