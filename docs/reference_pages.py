@@ -4,6 +4,7 @@ A page asks for a list by a comment such as `<!-- components TokenEmbedder Seq2S
 `<!-- commands -->`, and for the source of a function by `<!-- source elmo_plugin.lstm.reference reference -->`.
 """
 
+import dataclasses
 import importlib
 import inspect
 import json
@@ -158,8 +159,9 @@ def options_of(block: type[Block]) -> list[Key]:
     """Return the options that the fields of a block declare."""
     keys = []
     for each in declared(block):
-        default = "required" if each.is_required else "none" if each.default == () else _as_config(each.default)
-        keys.append(Key(".".join(each.keys), kind_of(each.kind)[0], default, each.option.about))
+        is_required = each.default is dataclasses.MISSING
+        default = "required" if is_required else "none" if each.default == () else _as_config(each.default)
+        keys.append(Key(each.key, kind_of(each.kind)[0], default, each.about))
     return keys
 
 

@@ -11,7 +11,7 @@ A batch of sentences takes these steps in `BiLM.forward`:
 
 from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, count_parameters, language_of, read_extra_state
 from elmo_plugin.bilm.character_encoder import ByteEncoder, CharacterEncoder, CharCnn
-from elmo_plugin.bilm.contextualizer import build_contextualizer, reset_states, sizes_of
+from elmo_plugin.bilm.contextualizer import build_contextualizer, reset_states
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm, ProjectedLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, identity, warm_up
@@ -69,7 +69,6 @@ __all__ = [
     "precision_on",
     "read_extra_state",
     "reset_states",
-    "sizes_of",
     "tensor_to_description",
     "warm_up",
     "warn_of_fallback",

@@ -9,7 +9,7 @@ from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.character_encoder import CharacterEncoder
-from elmo_plugin.bilm.contextualizer import Contextualizer, StatelessContextualizer, build_contextualizer
+from elmo_plugin.bilm.contextualizer import build_contextualizer, last_layer
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
@@ -75,8 +75,9 @@ class BiLM(nn.Module):
         elif options.many_langs is not None:
             self.token_encoder = ManyLangsEncoder(options.many_langs, width)
         elif options.token_encoder is not None:
-            keys, name = options.token_encoder, "token_encoder"
-            self.token_encoder = build_registered(TokenEncoder, keys, name, is_trusted, output_dim=width)
+            self.token_encoder = build_registered(
+                TokenEncoder, options.token_encoder, "token_encoder", is_trusted, output_dim=width
+            )
         elif options.n_tokens_vocab is not None:
             self.token_encoder = WordEncoder(options.n_tokens_vocab, width, options.boundary_ids)
         else:
@@ -84,11 +85,11 @@ class BiLM(nn.Module):
                 "'options': expected 'token_encoder', 'char_cnn', 'lexicon' or 'n_tokens_vocab', which say what the "
                 "biLM reads, got none"
             )
-        self.lstm: Seq2SeqEncoder
-        if options.contextualizer is None:
-            self.lstm = ElmoLstm(options.lstm, kernel=kernel)
-        else:
-            self.lstm = build_contextualizer(options.contextualizer, width, is_trusted)
+        self.lstm: Seq2SeqEncoder = (
+            ElmoLstm(options.lstm, kernel=kernel)
+            if options.contextualizer is None
+            else build_contextualizer(options.contextualizer, width, is_trusted)
+        )
         self.word_cache = WordCache()
         self.after_boundaries = Kept()
         self.register_buffer("warm_hidden", None)  # (n_layers, 2, 1, P)
@@ -113,12 +114,9 @@ class BiLM(nn.Module):
     def is_trained(self) -> bool:
         """Return whether any weight asks for gradients. Raises `ConfigurationError` if int8 weights do."""
         # A replica of `DataParallel` has no parameters. It keeps its copies of them under another name.
-        trained: list[Tensor] = []
-        for module in self.modules():
-            for weight in module.__dict__.get("_former_parameters", module._parameters).values():
-                if weight is not None and weight.requires_grad:
-                    trained.append(weight)
-        if trained and any(isinstance(weight, Int8Weight) for weight in trained):
+        copies = [weight for each in self.modules() for weight in each.__dict__.get("_former_parameters", {}).values()]
+        trained = [weight for weight in (*self.parameters(), *copies) if weight.requires_grad]
+        if any(isinstance(weight, Int8Weight) for weight in trained):
             raise ConfigurationError(
                 "'precision': expected 'float32' for a biLM that is trained, got 'int8'; `set_precision` changes it, "
                 "and `requires_grad_(False)` freezes the biLM"
@@ -197,8 +195,7 @@ class BiLM(nn.Module):
         """
         if torch.jit.is_tracing() or torch.compiler.is_exporting():
             self.__prepare_scriptable__()
-        encoder, contextualize = self.token_encoder, self.contextualizer
-        ids = ids.cpu()
+        encoder, ids = self.token_encoder, ids.cpu()
         fitted = encoder.bounded(ids) if after_boundaries is None else encoder.fit(ids).long()  # (B, T + 2, ·)
         present = encoder.mask(fitted)  # (B, T + 2)
         if after_boundaries is not None:
@@ -208,8 +205,11 @@ class BiLM(nn.Module):
         mask = present.to(self.weight.device, non_blocking=True)
         words = self._look_up(fitted)
         tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
-        state = state or contextualize.zero_state(tokens.size(0), tokens)
-        contextual, state = contextualize(words, present, state)  # (B, T + 2, D) each
+        state = state or self.zero_state(len(ids), tokens)
+        if self.has_state:
+            contextual, state = self.lstm(words, present, state)  # (B, T + 2, D) each
+        else:
+            contextual = [last_layer(self.lstm, tokens, mask)]
         layers = torch.stack([torch.cat([tokens, tokens], dim=-1).to(contextual[0].dtype), *contextual])
         return BiLMOutput(layers, mask, state)  # (L, B, T + 2, D)
 
@@ -231,13 +231,16 @@ class BiLM(nn.Module):
         )
 
     @property
-    def contextualizer(self) -> Contextualizer:
-        """Return what computes the layers above the token layer, with its state."""
-        return self.lstm if isinstance(self.lstm, ElmoLstm) else StatelessContextualizer(self.lstm)
+    def has_state(self) -> bool:
+        """Return whether a sentence may start from another state than zero: whether the LSTMs read it."""
+        return isinstance(self.lstm, ElmoLstm)
 
     def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
         """Return an all-zero state for a batch of `batch_size` sentences. Without LSTMs, it has no layers."""
-        return self.contextualizer.zero_state(batch_size, like)
+        if isinstance(self.lstm, ElmoLstm):
+            return self.lstm.zero_state(batch_size, like)
+        empty = like.new_zeros(0, 2, batch_size, self.options.lstm.projection_dim)
+        return LstmState(empty, empty)
 
     def _look_up(self, ids: Tensor) -> TokenTable:
         """Look up word vectors: a frozen character-level encoder computes each word only once, and then caches it."""

@@ -48,7 +48,7 @@ class InitialState(ABC, Registrable):
 
         Return `None` if it differs between sentences, and for a biLM that is trained, has hooks or has no state.
         """
-        made_by = fingerprint(bilm) if self.same_for_every_sentence and bilm.contextualizer.has_state else None
+        made_by = fingerprint(bilm) if self.same_for_every_sentence and bilm.has_state else None
         if made_by is None:
             return None
         state: LstmState = bilm.after_boundaries.get(
@@ -127,12 +127,11 @@ class CarriedState(InitialState):
 
     def after(self, state: LstmState) -> None:
         """Keep the state of each row, detached from its graph."""
-        new = LstmState(*(part.detach() for part in state))
+        parts, rows = [part.detach() for part in state], state.hidden.size(2)
         if self._state is not None:
-            rows = new.hidden.size(2)
-            pairs = zip(new, self._state, strict=True)
-            new = LstmState(*(torch.cat([part, old.to(part)[:, :, rows:]], dim=2) for part, old in pairs))
-        self._state = new
+            pairs = zip(parts, self._state, strict=True)
+            parts = [torch.cat([part, old.to(part)[:, :, rows:]], dim=2) for part, old in pairs]
+        self._state = LstmState(*parts)
 
 
 @torch.no_grad()
@@ -152,17 +151,14 @@ def warm_up(bilm: BiLM, batches: Iterable[Tensor]) -> LstmState:
         The value for `bilm.warm_state`.
     """
     _check_has_state(bilm)
-    mean: Optional[LstmState] = None
-    sentences = 0
-    for ids in batches:
-        if not len(ids):
-            continue
-        start = None if mean is None else LstmState(*(part.expand(-1, -1, ids.size(0), -1) for part in mean))
+    mean, sentences = bilm.zero_state(1, bilm.weight), 0
+    for ids in filter(len, batches):
+        start = LstmState(*(part.expand(-1, -1, len(ids), -1) for part in mean))
         ended = [part.mean(dim=2, keepdim=True) for part in bilm(ids, start).state]  # (n_layers, 2, 1, ·)
-        sentences += ids.size(0)
-        share = ids.size(0) / sentences
-        mean = LstmState(*ended) if mean is None else LstmState(*map(torch.lerp, mean, ended, [share, share]))
-    if mean is None:
+        sentences += len(ids)
+        share = len(ids) / sentences
+        mean = LstmState(*(old + share * (new - old) for old, new in zip(mean, ended, strict=True)))
+    if not sentences:
         raise ConfigurationError("the text to warm up on: expected at least one sentence, got none")
     return mean
 
@@ -183,7 +179,7 @@ def identity(bilm: BiLM, initial_state: InitialState) -> dict[str, Any]:
 
 
 def _check_has_state(bilm: BiLM) -> None:
-    if not bilm.contextualizer.has_state:
+    if not bilm.has_state:
         raise ConfigurationError(
             f"'initial_state': expected 'zero', because the 'contextualizer' {type(bilm.lstm).__name__} has no state"
         )

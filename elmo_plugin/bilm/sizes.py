@@ -40,13 +40,12 @@ BOUNDARY_IDS = (1, 2)
 def whole(least: int, most: int = MOST_ROWS) -> Kind:
     """Return the kind of whole numbers from `least` to `most`."""
     _, is_whole = kind_of(int)
-    expected = f"a whole number from {least} to {most:,}"
-    return expected, lambda value: is_whole(value) and least <= value <= most
+    return f"a whole number from {least} to {most:,}", lambda value: is_whole(value) and least <= value <= most
 
 
 def one_of(*choices: Any) -> Kind:
     """Return the kind of these values."""
-    return " or ".join(map(str, choices)), lambda value: any(value == each for each in choices)
+    return " or ".join(map(str, choices)), lambda value: value in choices
 
 
 def vocabulary(*marks: str) -> Kind:
@@ -83,6 +82,7 @@ LANGUAGE: Kind = (
 )
 of_bilm_tf = partial(Option, always=True)
 """Declare an option of bilm-tf, which writes its options even at their defaults."""
+clip_of_bilm_tf = partial(of_bilm_tf, kind=CLIP, convert=lambda clip: clip or None)
 
 
 @dataclass(frozen=True)
@@ -235,11 +235,11 @@ class LstmOptions(Block):
     n_layers: Annotated[int, of_bilm_tf("The number of LSTM layers.", whole(1, MOST_LAYERS))] = 1
     cell_clip: Annotated[
         Optional[float],
-        of_bilm_tf("The largest absolute value of the cell; 0 for no bound.", CLIP, convert=lambda clip: clip or None),
+        clip_of_bilm_tf("The largest absolute value of the cell; 0 for no bound."),
     ] = None
     projection_clip: Annotated[
         Optional[float],
-        of_bilm_tf("The same of the projected output.", CLIP, "proj_clip", convert=lambda clip: clip or None),
+        clip_of_bilm_tf("The same of the projected output.", key="proj_clip"),
     ] = None
     use_skip_connections: Annotated[
         bool, of_bilm_tf("Whether a layer's input is added to its output, from the second layer on.")
@@ -324,16 +324,6 @@ class BiLMOptions(Block):
     def layer_dim(self) -> int:
         """Return D = 2P, the width of both directions of a layer side by side."""
         return 2 * self.lstm.projection_dim
-
-    @classmethod
-    def from_dict(cls, block: Mapping[str, Any]) -> "BiLMOptions":
-        """Read the content of an `options.json`. Keys that are not sizes, such as training options, are ignored.
-
-        Raises `ConfigurationError` for a key that is missing or has a wrong value.
-        """
-        if not isinstance(block, Mapping):
-            raise ConfigurationError(f"expected an object with the key 'lstm', got a {type(block).__name__}")
-        return super().from_dict(block)
 
     def check(self) -> None:
         """Raise `ConfigurationError` for two token encoders, a boundary without a row, and LSTMs outside `lstm`.

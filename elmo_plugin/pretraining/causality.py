@@ -7,7 +7,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
-from elmo_plugin.bilm import reset_states, sizes_of
+from elmo_plugin.bilm import reset_states
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +35,10 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
     """
     # AllenNLP wraps PyTorch's modules, whose names are better known than those of the wrappers.
     name = f"'{type(getattr(contextualizer, '_module', contextualizer)).__name__}'"
-    sizes = sizes_of(contextualizer)
-    if not sizes.has_two_directions or sizes.output % 2:
+    if not contextualizer.is_bidirectional() or contextualizer.get_output_dim() % 2:
         raise ConfigurationError(f"'contextualizer': expected a forward and a backward direction, got {name} with one")
-    sentence, replacement = torch.randn(2, N_TOKENS, sizes.input, generator=torch.Generator().manual_seed(0))  # (T, I)
+    width, generator = contextualizer.get_input_dim(), torch.Generator().manual_seed(0)
+    sentence, replacement = torch.randn(2, N_TOKENS, width, generator=generator)  # (T, I) each
     is_training = contextualizer.training
     contextualizer.eval()
     plain = _outputs(contextualizer, sentence)  # (2, T, P)
