@@ -12,6 +12,7 @@ from elmo_plugin.bilm.sizes import LstmOptions
 from elmo_plugin.bilm.token_encoder import TokenTable, check_padding
 from elmo_plugin.common import at_least, probability
 from elmo_plugin.lstm import (
+    KERNELS,
     KeptProducts,
     LstmClips,
     LstmInputs,
@@ -19,7 +20,6 @@ from elmo_plugin.lstm import (
     LstmWeights,
     StepOrder,
     differentiable,
-    kernel_by_name,
 )
 from elmo_plugin.tensors import Prepared, linear, outside_of_graphs
 
@@ -77,10 +77,9 @@ class ElmoLstm(Seq2SeqEncoder):
         self.input_size = input_size or options.projection_dim
         self.return_all_layers = return_all_layers
         self.input_dropout = nn.Dropout(dropout)
-        try:
-            self.kernel = kernel_by_name(kernel)
-        except ValueError as error:
-            raise ConfigurationError(f"'kernel': {error}") from error
+        if kernel not in KERNELS:
+            raise ConfigurationError(f"'kernel': expected one of {', '.join(sorted(KERNELS))}, got {kernel!r}")
+        self.kernel = KERNELS[kernel]
         sizes = [self.input_size] + [options.projection_dim] * (options.n_layers - 1)
         self.forward_layers = nn.ModuleList(ProjectedLstm(size, options) for size in sizes)
         self.backward_layers = nn.ModuleList(ProjectedLstm(size, options) for size in sizes)
@@ -195,9 +194,8 @@ class ElmoLstm(Seq2SeqEncoder):
         halves = (2 * order.positions + directions).flatten()  # (2N,): the row of each output in (B·T·2, P)
         layers = []
         for values in outputs:
-            padded = values.new_zeros(batch_size * steps * 2, values.size(2))
-            padded = padded.index_put((halves,), values.flatten(0, 1))
-            layers.append(padded.view(batch_size, steps, 2 * values.size(2)))
+            padding = values.new_zeros(batch_size * steps * 2, values.size(2))
+            layers.append(padding.index_put((halves,), values.flatten(0, 1)).view(batch_size, steps, 2 * values.size(2)))
         if state is not None:
             return layers, after
         return (torch.stack(layers) if self.return_all_layers else layers[-1]).to(table.vectors.dtype)
@@ -216,8 +214,8 @@ class ElmoLstm(Seq2SeqEncoder):
         forward = order.positions[0]  # (N,)
         rows = torch.stack([forward, forward + streams * steps])  # (2, N)
         outputs, after = self._read(windows.flatten(0, 2), rows, order, state)
-        padded = outputs[-1].new_zeros(2 * streams * steps, outputs[-1].size(2))
-        padded = padded.index_put((rows.flatten(),), outputs[-1].flatten(0, 1))
+        padding = outputs[-1].new_zeros(2 * streams * steps, outputs[-1].size(2))
+        padded = padding.index_put((rows.flatten(),), outputs[-1].flatten(0, 1))
         return padded.view(2, streams, steps, -1), after
 
     def _read(
@@ -225,14 +223,13 @@ class ElmoLstm(Seq2SeqEncoder):
     ) -> tuple[list[Tensor], LstmState]:
         """Run one layer after the other over tokens in step order: the rows `where` (2, N) of `values` (M, I).
 
-        Without gradients, the tokens are read in blocks of whole steps, whose gates share the memory of one block. So
-        memory does not grow with the text.
+        Without gradients, the tokens are read in blocks of whole steps, so the memory of the gates does not grow with
+        the text.
         """
         clips = LstmClips(self.options.cell_clip, self.options.projection_clip)
         gates_per_token, is_cpu = 4 * self.options.cell_dim, values.device.type == "cpu"
         tokens_per_block = GATES_PER_BLOCK // gates_per_token if is_cpu else TOKENS_PER_BLOCK_ON_GPU
         blocks = _blocks(order.sizes, tokens_per_block)
-        space: Optional[Tensor] = None
         layers, states = [], []
         for depth, directions in enumerate(zip(self.forward_layers, self.backward_layers, strict=True)):
             if self.input_dropout.training and self.input_dropout.p:  # drops from the residual connection too
@@ -244,21 +241,16 @@ class ElmoLstm(Seq2SeqEncoder):
                 pairs = zip(tokens.to(weights[0].input.dtype), weights, strict=True)
                 gates = torch.stack([linear(each, w.input, w.bias) for each, w in pairs])  # (2, N, 4H)
                 outputs, after = self.kernel(LstmInputs(gates, order.sizes, *differentiable(weights), after, clips))
-                values = outputs + values if depth and self.options.use_skip_connections else outputs  # (2, N, P)
             else:
-                products = self.products[depth](weights, max(order.sizes, default=0), len(order.sizes))
-                if space is None:
-                    most = min(sum(order.sizes), tokens_per_block + len(order.order))
-                    space = values.new_empty(2, most, gates_per_token, dtype=products.input.dtype)
-                read = []
+                products, read = self.products[depth](weights, max(order.sizes, default=0), len(order.sizes)), []
                 for start, stop, sizes in blocks:
-                    gates = space[:, : stop - start]  # (2, tokens, 4H)
+                    gates = values.new_empty(2, stop - start, gates_per_token, dtype=products.input.dtype)
                     _multiply_tokens(products.input, values, where, slice(start, stop), gates)
                     inputs = LstmInputs(gates, sizes, products.recurrent, products.projection, after, clips)
                     outputs, after = self.kernel(inputs)
                     read.append(outputs)  # (2, tokens, P)
                 outputs = read[0] if len(read) == 1 else torch.cat(read, dim=1)  # (2, N, P)
-                values = outputs.add_(values) if depth and self.options.use_skip_connections else outputs
+            values = outputs + values if depth and self.options.use_skip_connections else outputs  # (2, N, P)
             where = None
             layers.append(values)
             states.append(after)

@@ -4,7 +4,7 @@ Sak et al. 2014, *Long short-term memory recurrent neural network architectures 
 with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which bilm-tf trains. Begin with `reference.py`.
 """
 
-from elmo_plugin.lstm.kernels import KERNELS, kernel_by_name
+from elmo_plugin.lstm.kernels import KERNELS
 from elmo_plugin.lstm.layer_products import DifferentiableProduct, KeptProducts, LayerProducts, differentiable
 from elmo_plugin.lstm.recurrence import packed
 from elmo_plugin.lstm.step_order import StepOrder
@@ -23,6 +23,5 @@ __all__ = [
     "Product",
     "StepOrder",
     "differentiable",
-    "kernel_by_name",
     "packed",
 ]

@@ -29,13 +29,6 @@ KERNELS: dict[str, Kernel] = {"auto": auto, "fused": fused, "packed": packed, "r
 """Every kernel by its name. `auto` chooses one by the device of its inputs."""
 
 
-def kernel_by_name(name: str) -> Kernel:
-    """Return the kernel of this name. Raises `ValueError` for an unknown name."""
-    if name not in KERNELS:
-        raise ValueError(f"expected one of {', '.join(sorted(KERNELS))}, got {name!r}")
-    return KERNELS[name]
-
-
 @cache  # warns only once
 def _fused_or_packed() -> Kernel:
     try:

@@ -31,57 +31,33 @@ class LayerProducts(NamedTuple):
 
 
 class KeptProducts(Kept):
-    """Prepares the products of one layer, and keeps copies of frozen weights until one of the weights changes.
+    """Prepares the products of one layer, and keeps those of frozen weights until one of the weights changes.
 
-    What is prepared depends on no earlier batch. It keeps the products by the largest number of rows, and the copies
-    that they share.
+    What is prepared depends on no earlier batch: the products are kept by the ways that `fastest_way` chooses.
     """
 
     def __call__(self, layer: Sequence[LstmWeights], rows: int, times: int) -> LayerProducts:
-        """Return the fastest products of a layer, without gradients, for `times` steps of at most `rows` sentences."""
-        weights, is_frozen = [], True
-        for each in layer:
-            for weight in each:
-                if weight is not None:
-                    weights.append(weight)
-                    is_frozen = is_frozen and not (weight.requires_grad or weight.is_inference())
-        versions = Versions(weights, product_type(weights[0])) if is_frozen else None
-        if versions is None or versions != self._kept[0]:
-            self._kept = versions, ({}, {})
-        by_rows, copies = self._kept[1]
-        if not is_frozen:
-            return _prepare(layer, rows, times, is_frozen, copies)
-        most = 1 if rows <= 1 else FEW if rows <= FEW else ANY
-        if most not in by_rows:
-            by_rows[most] = _prepare(layer, most, 1, is_frozen, copies)
-        products: LayerProducts = by_rows[most]
-        projection = products.projection
-        if projection is not None and projection.weights[0].numel() > SMALL:
-            # The copies of a large projection are made for this call alone.
-            return products._replace(projection=fastest_product(projection.weights, rows, times))
-        return products
+        """Return the fastest products of a layer, without gradients, for `times` steps of at most `rows` sentences.
 
-
-def _prepare(
-    layer: Sequence[LstmWeights], rows: int, times: int, is_frozen: bool, prepared: dict[tuple[str, Way], Prepared]
-) -> LayerProducts:
-    """Prepare the products of a layer, and add those of frozen weights to `prepared` if they are not there yet.
-
-    Frozen recurrent weights are always worth a copy, others if they are small.
-    """
-    products: list[Optional[Prepared]] = []
-    for name, most, number in (("input", ANY, 1), ("recurrent", rows, times), ("projection", rows, times)):
-        weights = [getattr(each, name) for each in layer]
-        if weights[0] is None:
-            products.append(None)
-            continue
-        is_kept = is_frozen and (name == "recurrent" or weights[0].numel() <= SMALL)
-        way = fastest_way(weights[0], most, is_kept or is_worth_copying(weights[0], number))
-        if (name, way) not in prepared:
-            biases = [each.bias for each in layer] if name == "input" else (None, None)
-            prepared[name, way] = Prepared(weights, way, biases, is_recurrent=name == "recurrent")
-        products.append(prepared[name, way])
-    return LayerProducts(*products)  # type: ignore[arg-type]
+        Frozen weights are worth a copy, but for large input weights, by which a text is multiplied only once.
+        """
+        parts = [part for weights in layer for part in weights if part is not None]
+        is_frozen = not any(part.requires_grad or part.is_inference() for part in parts)
+        prepared: dict[tuple[str, Way], Prepared] = {}
+        if is_frozen:
+            prepared = self.get(Versions(parts, product_type(parts[0])), dict)
+        products: list[Optional[Prepared]] = []
+        for name, most, number in (("input", ANY, 1), ("recurrent", rows, times), ("projection", rows, times)):
+            weights = [getattr(each, name) for each in layer]
+            if weights[0] is None:
+                return LayerProducts(*products, None)  # type: ignore[arg-type]
+            is_kept = is_frozen and (name != "input" or weights[0].numel() <= SMALL)
+            way = fastest_way(weights[0], most, is_kept or is_worth_copying(weights[0], number))
+            if (name, way) not in prepared:
+                biases = [each.bias for each in layer] if name == "input" else (None, None)
+                prepared[name, way] = Prepared(weights, way, biases, is_recurrent=name == "recurrent")
+            products.append(prepared[name, way])
+        return LayerProducts(*products)  # type: ignore[arg-type]
 
 
 class DifferentiableProduct:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from elmo_plugin.lstm.layer_products import DifferentiableProduct, fastest_product
-from elmo_plugin.lstm.types import LstmInputs, LstmState, Product
+from elmo_plugin.lstm.types import LstmClips, LstmInputs, LstmState, Product
 from elmo_plugin.tensors import product_type, weight_gradient
 
 APART = 2**22
@@ -77,30 +77,22 @@ class TorchSteps(Steps):
     @torch.no_grad()
     def forward(self, inputs: LstmInputs, trace: Trace) -> LstmState:
         """Run the steps forward; see `Steps`."""
-        inputs = inputs._replace(
-            recurrent=_prepared(inputs.recurrent, inputs.sizes),
-            projection=None if inputs.projection is None else _prepared(inputs.projection, inputs.sizes),
-        )
         gates, sizes, recurrent, projection, (hidden, cell), clips = inputs
-        most, directions = max(sizes, default=0), len(gates)
+        directions, widths = len(gates), (gates.size(2), cell.size(2), hidden.size(2))
         if directions > 1 and gates.device.type == "cpu" and recurrent.weights[0].numel() >= APART:
             each = [self.forward(inputs.only(number), trace.only(number)) for number in range(directions)]
             return LstmState(*map(torch.cat, zip(*each, strict=True)))
-        clip = _output_clip(inputs)
-        before = cell if trace.cells is not None else cell.clone(memory_format=torch.contiguous_format)
-        last_cell, active = before, -1
-        widths = (gates.size(2), cell.size(2), hidden.size(2))
-        buffers = [cell.new_empty(directions * most * width) for width in widths]
+        recurrent, projection = _prepared(recurrent, sizes), _prepared(projection, sizes)
+        before, active = cell.clone(memory_format=torch.contiguous_format), -1
+        last_cell = before
         kept = None if trace.activations is None else trace.activations.split(sizes, dim=1)  # (R, active, 4H) each
         cells = None if trace.cells is None else trace.cells.split(sizes, dim=1)  # (R, active, H) each
         steps = zip(sizes, gates.split(sizes, dim=1), trace.outputs.split(sizes, dim=1), strict=True)
         for step, (size, start, output) in enumerate(steps):
             if size != active:  # some sentences have ended
-                active, parts = size, []
+                active = size
                 hidden, before = hidden[:, :active], before[:, :active]
-                for buffer, width in zip(buffers, widths, strict=True):
-                    parts.append(buffer[: directions * active * width].view(directions, active, width))
-                values, cell_output, raw = parts  # (R, active, 4H), (R, active, H), (R, active, P): contiguous
+                values, cell_output, raw = (cell.new_empty(directions, active, width) for width in widths)
                 quarters = values.chunk(4, dim=-1)  # (R, active, H) each
             after = before
             if kept is not None and cells is not None:
@@ -109,23 +101,20 @@ class TorchSteps(Steps):
             recurrent(hidden, start, values)
             cell_forward(values, quarters, before, after, cell_output, clips.cell, keep=kept is not None)
             h = cell_output if projection is None else projection(cell_output, out=raw)
-            if clip is None:
+            if clips.projection is None:
                 output.copy_(h)
             else:
-                torch.clamp(h, -clip, clip, out=output)
+                torch.clamp(h, -clips.projection, clips.projection, out=output)
             hidden, before = output, after
-        if trace.cells is not None:
-            last_cell = _after(trace.cells, cell, sizes)
+        last_cell = last_cell if trace.cells is None else _after(trace.cells, cell, sizes)
         return LstmState(_after(trace.outputs, inputs.state.hidden, sizes), last_cell)
 
     def backward(self, inputs: LstmInputs, trace: Trace, gradients: Gradients) -> LstmState:
         """Run the steps in reverse; see `Steps`."""
-        sizes, cell, clip = inputs.sizes, inputs.state.cell, _output_clip(inputs)
+        sizes, cell, clips = inputs.sizes, inputs.state.cell, inputs.clips
         assert trace.activations is not None and trace.cells is not None
         by_recurrent = _transposed(inputs.recurrent, gradients.gates.dtype, sizes)
-        by_projection = None
-        if inputs.projection is not None:
-            by_projection = _transposed(inputs.projection, gradients.gates.dtype, sizes)
+        by_projection = inputs.projection and _transposed(inputs.projection, gradients.gates.dtype, sizes)
         d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in gradients.state)
         d_cell_outputs = cell.new_empty(cell.size(0), max(sizes, default=0), cell.size(2))  # (R, active, H)
         traced = (trace.outputs, trace.activations, trace.cells)
@@ -135,13 +124,12 @@ class TorchSteps(Steps):
             active = sizes[step]
             d_output, d_gates, d_raw = (each[step] for each in steps)
             torch.add(d_output, d_hidden[:, :active], out=d_raw)
-            _stop_at_clip(d_raw, all_outputs[step], clip)
-            d_cell_output = d_raw
-            if by_projection is not None:
-                d_cell_output = by_projection(d_raw, out=d_cell_outputs[:, :active])  # (R, active, H)
+            _stop_at_clip(d_raw, all_outputs[step], clips.projection)
+            out = d_cell_outputs[:, :active]  # (R, active, H)
+            d_cell_output = d_raw if by_projection is None else by_projection(d_raw, out=out)
             before, after = _before(all_cells, cell, step, active), all_cells[step]  # (R, active, H) each
             cell_backward(
-                all_activations[step], before, after, d_cell_output, d_cell[:, :active], d_gates, inputs.clips.cell
+                all_activations[step], before, after, d_cell_output, d_cell[:, :active], d_gates, clips.cell
             )
             by_recurrent(d_gates, out=d_hidden[:, :active])
         return LstmState(d_hidden, d_cell)
@@ -209,9 +197,11 @@ def packed(inputs: LstmInputs, steps: Steps = TORCH_STEPS) -> tuple[Tensor, Lstm
 
     State and outputs are float32, or float64. Tensors for the backward pass are kept only if there will be one.
     """
-    gates, _, recurrent, projection, (hidden, cell), _ = inputs
+    gates, _, recurrent, projection, (hidden, cell), clips = inputs
     dtype = torch.promote_types(cell.dtype, torch.float32)
-    inputs = inputs._replace(state=LstmState(hidden.to(dtype), cell.to(dtype)))  # (R, B, P), (R, B, H)
+    state = LstmState(hidden.to(dtype), cell.to(dtype))  # (R, B, P), (R, B, H)
+    # TensorFlow's `LSTMCell` applies `proj_clip` only if there is a projection.
+    inputs = inputs._replace(state=state, clips=clips if projection is not None else LstmClips(clips.cell))
     if torch.is_grad_enabled():
         weights = (*recurrent.weights, *(() if projection is None else projection.weights))
         tensors = (gates, *inputs.state, *weights)
@@ -274,8 +264,8 @@ class Recurrence(torch.autograd.Function):
         return None, None, gradients.gates.to(ctx.gates_type), *d_state, *d_weights
 
 
-def _prepared(product: Product, sizes: list[int]) -> Product:
-    """Return the product as it is, or in training the fastest one with the same weights, without gradients."""
+def _prepared(product: Any, sizes: list[int]) -> Any:
+    """Return a product or `None` as it is, or in training the fastest product with the same weights."""
     if isinstance(product, DifferentiableProduct):
         return fastest_product(product.weights, max(sizes, default=0), len(sizes))
     return product
@@ -306,11 +296,6 @@ def _after(values: Tensor, start: Tensor, sizes: list[int]) -> Tensor:
     rows = [begin + row for begin, active, remaining in reversed(steps) for row in range(remaining, active)]
     last = values[:, torch.tensor(rows, dtype=torch.long, device=values.device)]  # (R, sentences that are not empty, ·)
     return last if len(rows) == start.size(1) else torch.cat([last, start[:, len(rows) :]], dim=1)
-
-
-def _output_clip(inputs: LstmInputs) -> Optional[float]:
-    """Return the clip of the output. TensorFlow's `LSTMCell` applies `proj_clip` only if there is a projection."""
-    return None if inputs.projection is None else inputs.clips.projection
 
 
 def _stop_at_clip(gradient: Tensor, clipped: Tensor, bound: Optional[float]) -> None:
