@@ -18,11 +18,11 @@ def compile_kernel(name: str, dtype: str, cache: str) -> int:
     os.environ["TRITON_CACHE_DIR"] = cache
     kernels._gpu = lambda _: (132, 232448, "tf32x3")  # type: ignore[assignment]
     deepest = 4096 if name == "forward_steps" else 4 * 4096
-    plan = kernels.plan_of(torch.device("cuda"), 32, 4096, 512, deepest, getattr(torch, dtype))
+    _, tile, options = kernels.plan_of(torch.device("cuda"), 32, 4096, 512, deepest, getattr(torch, dtype))
     constants = {
         **{"CELL_CLIP": 3.0, "OUTPUT_CLIP": 3.0, "DIRECTIONS": 2, "H": 4096, "P": 512, "KEEP": True},
-        **{"PRECISION": plan.precision, "ROWS": plan.rows, "CELLS": plan.cells, "OUTPUTS": plan.outputs},
-        **{"DEPTH": plan.depth, "PARTS": plan.parts, "INTERPRETED": False},
+        **tile,
+        "INTERPRETED": False,
     }
     kernel = getattr(kernels, name)
     constants = {key: value for key, value in constants.items() if key in kernel.arg_names}
@@ -34,6 +34,5 @@ def compile_kernel(name: str, dtype: str, cache: str) -> int:
         **dict.fromkeys(["recurrent_stride", "projection_stride"], "i64"),
     }
     signature = {argument: known.get(argument, "*fp32") for argument in kernel.arg_names}
-    options = {"num_warps": plan.warps, "num_stages": plan.stages}
     source = ASTSource(kernel, signature, constants)
     return len(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["cubin"])

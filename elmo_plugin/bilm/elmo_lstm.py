@@ -195,7 +195,9 @@ class ElmoLstm(Seq2SeqEncoder):
         layers = []
         for values in outputs:
             padding = values.new_zeros(batch_size * steps * 2, values.size(2))
-            layers.append(padding.index_put((halves,), values.flatten(0, 1)).view(batch_size, steps, 2 * values.size(2)))
+            layers.append(
+                padding.index_put((halves,), values.flatten(0, 1)).view(batch_size, steps, 2 * values.size(2))
+            )
         if state is not None:
             return layers, after
         return (torch.stack(layers) if self.return_all_layers else layers[-1]).to(table.vectors.dtype)

@@ -10,7 +10,6 @@ from torch.nn import functional
 from elmo_plugin.lstm.types import LstmWeights, Product
 from elmo_plugin.tensors import (
     ANY,
-    FEW,
     SMALL,
     Kept,
     Prepared,
@@ -27,7 +26,7 @@ class LayerProducts(NamedTuple):
 
     input: Prepared
     recurrent: Product
-    projection: Optional[Product]
+    projection: Optional[Product] = None
 
 
 class KeptProducts(Kept):
@@ -46,18 +45,18 @@ class KeptProducts(Kept):
         prepared: dict[tuple[str, Way], Prepared] = {}
         if is_frozen:
             prepared = self.get(Versions(parts, product_type(parts[0])), dict)
-        products: list[Optional[Prepared]] = []
+        products: list[Prepared] = []
         for name, most, number in (("input", ANY, 1), ("recurrent", rows, times), ("projection", rows, times)):
             weights = [getattr(each, name) for each in layer]
             if weights[0] is None:
-                return LayerProducts(*products, None)  # type: ignore[arg-type]
+                break  # there is no projection
             is_kept = is_frozen and (name != "input" or weights[0].numel() <= SMALL)
             way = fastest_way(weights[0], most, is_kept or is_worth_copying(weights[0], number))
             if (name, way) not in prepared:
                 biases = [each.bias for each in layer] if name == "input" else (None, None)
                 prepared[name, way] = Prepared(weights, way, biases, is_recurrent=name == "recurrent")
             products.append(prepared[name, way])
-        return LayerProducts(*products)  # type: ignore[arg-type]
+        return LayerProducts(*products)
 
 
 class DifferentiableProduct:

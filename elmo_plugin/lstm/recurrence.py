@@ -128,9 +128,7 @@ class TorchSteps(Steps):
             out = d_cell_outputs[:, :active]  # (R, active, H)
             d_cell_output = d_raw if by_projection is None else by_projection(d_raw, out=out)
             before, after = _before(all_cells, cell, step, active), all_cells[step]  # (R, active, H) each
-            cell_backward(
-                all_activations[step], before, after, d_cell_output, d_cell[:, :active], d_gates, clips.cell
-            )
+            cell_backward(all_activations[step], before, after, d_cell_output, d_cell[:, :active], d_gates, clips.cell)
             by_recurrent(d_gates, out=d_hidden[:, :active])
         return LstmState(d_hidden, d_cell)
 

@@ -21,7 +21,7 @@ The kernels use only `tl`, so that Triton's interpreter can run them without a G
 """
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -58,107 +58,34 @@ class FusedSteps(Steps):
 
     def forward(self, inputs: LstmInputs, trace: Trace) -> LstmState:
         """Run the steps forward; see `Steps`."""
-        gates, sizes, recurrent, projection, state, clips = inputs
-        assert projection is not None
-        activations, cells = trace.activations, trace.cells
-        dtype = product_type(recurrent.weights[0])
-        by_recurrent, by_projection = _Pair.of(recurrent, dtype), _Pair.of(projection, dtype)
-        hidden, cell = (part.clone(memory_format=torch.contiguous_format) for part in state)  # (R, B, P), (R, B, H)
-        if not sizes:
-            return LstmState(hidden, cell)
-        directions, batch, width = hidden.shape
-        most, cell_dim = sizes[0], cell.size(2)
-        plan = plan_of(gates.device, most, cell_dim, width, cell_dim, dtype)
+        hidden, cell = (part.clone(memory_format=torch.contiguous_format) for part in inputs.state)
+        dtype, keep = product_type(inputs.recurrent.weights[0]), trace.activations is not None
         operand = hidden if dtype == hidden.dtype else hidden.to(dtype)  # h as the product reads it
-        cell_output = cell.new_empty(directions, most, cell_dim, dtype=dtype)
-        parts = hidden.new_empty(plan.parts, directions, most, width)
-        launch(
-            forward_steps,
-            plan,
-            [
-                *(gates.contiguous(), hidden, operand, cell, by_recurrent.first, by_projection.first),
-                *(cell_output, parts, trace.outputs),
-                *((gates, cell) if activations is None or cells is None else (activations, cells)),
-            ],
-            sizes,
-            [by_recurrent.stride, by_projection.stride, gates.size(1), batch],
-            KEEP=activations is not None,
-            CELL_CLIP=clips.cell,
-            OUTPUT_CLIP=clips.projection,
-            DIRECTIONS=directions,
-            H=cell_dim,
-            P=width,
-        )
+        cell_output = cell.new_empty(len(cell), max(inputs.sizes, default=0), cell.size(2), dtype=dtype)
+        kept = (trace.activations, trace.cells) if keep else (inputs.gates, cell)
+        tensors = [inputs.gates.contiguous(), hidden, operand, cell, cell_output, trace.outputs, *kept]
+        launch(forward_steps, inputs, tensors, dtype, deepest=cell.size(2), KEEP=keep)
         return LstmState(hidden, cell)
 
     def backward(self, inputs: LstmInputs, trace: Trace, gradients: Gradients) -> LstmState:
         """Run the steps backward; see `Steps`."""
-        _, sizes, recurrent, projection, state, clips = inputs
-        assert projection is not None and trace.activations is not None and trace.cells is not None
-        directions, batch, width = state.hidden.shape
-        dtype = gradients.gates.dtype
-        by_recurrent, by_projection = _Pair.of(recurrent, dtype), _Pair.of(projection, dtype)
         d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in gradients.state)
-        if not sizes:
-            return LstmState(d_hidden, d_cell)
-        most, cell_dim = sizes[0], state.cell.size(2)
-        plan = plan_of(gradients.gates.device, most, cell_dim, width, 4 * cell_dim, dtype)
-        parts = d_hidden.new_empty(plan.parts, directions, most, width)
-        launch(
-            backward_steps,
-            plan,
-            [
-                *(gradients.outputs.contiguous(), trace.outputs, d_hidden, d_cell),
-                *(trace.activations, trace.cells, state.cell.contiguous()),
-                *(by_recurrent.first, by_projection.first, gradients.raw, gradients.gates, parts),
-            ],
-            sizes,
-            [by_recurrent.stride, by_projection.stride, trace.outputs.size(1), batch],
-            CELL_CLIP=clips.cell,
-            OUTPUT_CLIP=clips.projection,
-            DIRECTIONS=directions,
-            H=cell_dim,
-            P=width,
-        )
+        tensors = [
+            *(gradients.outputs.contiguous(), trace.outputs, d_hidden, d_cell, trace.activations, trace.cells),
+            *(inputs.state.cell.contiguous(), gradients.raw, gradients.gates),
+        ]
+        launch(backward_steps, inputs, tensors, gradients.gates.dtype, deepest=4 * d_cell.size(2))
         return LstmState(d_hidden, d_cell)
 
 
-class _Pair(NamedTuple):
-    """The weights of all directions as one address and the distance to the next, in numbers, without a copy."""
-
-    first: Tensor
-    stride: int
-    others: list[Tensor]
-    """Kept alive until the kernel is launched."""
-
-    @classmethod
-    def of(cls, product: Product, dtype: torch.dtype) -> "_Pair":
-        first, *others = (weight.detach().to(dtype).contiguous() for weight in product.weights)
-        stride = (others[0].data_ptr() - first.data_ptr()) // first.element_size() if others else 0
-        return cls(first, stride, others)
-
-
-class Plan(NamedTuple):
-    """The sizes of the tiles that a program computes at a time, and the number of programs.
-
-    rows, cells, outputs : of the batch, of H and of P
-    depth : numbers of each row of a product that are loaded together, `stages` times ahead
-    parts : into which the deepest product is divided
-    """
-
-    programs: int
-    rows: int
-    cells: int
-    outputs: int
-    depth: int
-    parts: int
-    stages: int
-    warps: int
-    precision: str
-
-
-def plan_of(device: torch.device, most: int, cell_dim: int, width: int, deepest: int, dtype: torch.dtype) -> Plan:
+def plan_of(
+    device: torch.device, most: int, cell_dim: int, width: int, deepest: int, dtype: torch.dtype
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
     """Choose tiles for at most `most` sentences, so that every multiprocessor has a part of each weight to read.
+
+    Return the number of programs, the constants of the kernel, and the options of its launch. A program computes ROWS
+    of the batch and CELLS of H, or OUTPUTS of P, at a time. It loads DEPTH numbers of each row of a product together,
+    `num_stages` times ahead. The deepest product, of `deepest` numbers, is divided into PARTS.
 
     Triton compiles the kernels for each plan, which takes seconds, so there are few: five for any `most`.
     """
@@ -176,8 +103,8 @@ def plan_of(device: torch.device, most: int, cell_dim: int, width: int, deepest:
         parts *= 2
     stages = max(1, min(4, memory // ((rows + 4 * cells) * depth * size) - 1))
     programs = min(processors, max(2 * triton.cdiv(cell_dim, cells) * row_tiles, tiles * parts))
-    warps = 4 if size == 4 and rows == 32 else 8
-    return Plan(programs, rows, cells, outputs, depth, parts, stages, warps, precision)
+    tile = {"PRECISION": precision, "ROWS": rows, "CELLS": cells, "OUTPUTS": outputs, "DEPTH": depth, "PARTS": parts}
+    return programs, tile, {"num_warps": 4 if size == 4 and rows == 32 else 8, "num_stages": stages}
 
 
 @cache
@@ -192,30 +119,48 @@ def _gpu(device: torch.device) -> tuple[int, int, str]:
 
 
 def launch(
-    kernel: Any, plan: Plan, tensors: list[Tensor], sizes: list[int], numbers: list[int], **constants: Any
+    kernel: Any, inputs: LstmInputs, tensors: list[Any], dtype: torch.dtype, deepest: int, **constants: Any
 ) -> None:
-    """Run a kernel over all steps."""
-    device = tensors[0].device
-    steps = torch.tensor(sizes, dtype=torch.int32).to(device, non_blocking=True)  # (steps,)
-    arrivals = torch.zeros(1, dtype=torch.int32, device=device)
-    options = {} if INTERPRETED else {"num_warps": plan.warps, "num_stages": plan.stages, **COOPERATIVE}
-    kernel[(plan.programs,)](
+    """Run a kernel over all steps. The deepest of its products by weights, of type `dtype`, adds so many numbers."""
+    gates, sizes, _, _, state, clips = inputs
+    assert inputs.projection is not None
+    if not sizes:
+        return
+    directions, batch, width = state.hidden.shape
+    cell_dim = state.cell.size(2)
+    recurrent, recurrent_stride = weights_of(inputs.recurrent, dtype)
+    projection, projection_stride = weights_of(inputs.projection, dtype)
+    programs, tile, options = plan_of(gates.device, sizes[0], cell_dim, width, deepest, dtype)
+    kernel[(programs,)](
         *tensors,
-        steps,
-        arrivals,
-        *numbers,
+        recurrent[0],
+        projection[0],
+        state.hidden.new_empty(tile["PARTS"], directions, sizes[0], width),
+        torch.tensor(sizes, dtype=torch.int32).to(gates.device, non_blocking=True),
+        torch.zeros(1, dtype=torch.int32, device=gates.device),
+        recurrent_stride,
+        projection_stride,
+        gates.size(1),
+        batch,
         len(sizes),
         sizes[0],
         **constants,
-        PRECISION=plan.precision,
-        ROWS=plan.rows,
-        CELLS=plan.cells,
-        OUTPUTS=plan.outputs,
-        DEPTH=plan.depth,
-        PARTS=plan.parts,
+        CELL_CLIP=clips.cell,
+        OUTPUT_CLIP=clips.projection,
+        DIRECTIONS=directions,
+        H=cell_dim,
+        P=width,
         INTERPRETED=INTERPRETED,
-        **options,
+        **tile,
+        **({} if INTERPRETED else {**options, "launch_cooperative_grid": True}),
     )
+
+
+def weights_of(product: Product, dtype: torch.dtype) -> tuple[list[Tensor], int]:
+    """Return the weight of each direction, and the distance in memory from one to the next, in numbers."""
+    weights = [weight.detach().to(dtype).contiguous() for weight in product.weights]
+    first, last = weights[0], weights[-1]  # there are at most two
+    return weights, (last.data_ptr() - first.data_ptr()) // first.element_size()
 
 
 BLOCK: tl.constexpr = tl.constexpr(1024)
@@ -228,13 +173,13 @@ def forward_steps(
     hidden: tl.tensor,
     operand: tl.tensor,
     cell: tl.tensor,
-    recurrent: tl.tensor,
-    projection: tl.tensor,
     cell_output: tl.tensor,
-    parts: tl.tensor,
     outputs: tl.tensor,
     activations: tl.tensor,
     cells: tl.tensor,
+    recurrent: tl.tensor,
+    projection: tl.tensor,
+    parts: tl.tensor,
     sizes: tl.tensor,
     arrivals: tl.tensor,
     recurrent_stride: tl.tensor,
@@ -272,26 +217,40 @@ def forward_steps(
         for tile in range(program, DIRECTIONS * _count(H, CELLS) * n_row_tiles, programs):
             row, _, column, direction = _place(tile, n_row_tiles, 1, _count(H, CELLS), ROWS, CELLS)
             h = operand + (direction * batch + row[:, None]) * P
-            weight = recurrent + direction * recurrent_stride + column[:, None] * P
+            weight = recurrent + direction * recurrent_stride + column[None, :] * P
             token = direction * tokens + begin + row[:, None]  # (ROWS, 1)
             now = cell + (direction * batch + row[:, None]) * H + column[None, :]
             to = cell_output + (direction * most + row[:, None]) * H + column[None, :]
-            i, f, g, o = _gates(h, weight, row, column, active, H, P, PRECISION, ROWS, CELLS, DEPTH, INTERPRETED)
             _forward_cells(
-                i, f, g, o, token, now, to, row, column, active, gates, activations, cells, KEEP, CELL_CLIP, H
+                h,
+                weight,
+                token,
+                now,
+                to,
+                row,
+                column,
+                active,
+                gates,
+                activations,
+                cells,
+                KEEP,
+                CELL_CLIP,
+                H,
+                P,
+                PRECISION,
+                ROWS,
+                CELLS,
+                DEPTH,
+                INTERPRETED,
             )
         arrived = _wait_for_all(arrivals, arrived, programs)
         for tile in range(program, DIRECTIONS * _count(P, OUTPUTS) * PARTS * n_row_tiles, programs):
             row, part, column, direction = _place(tile, n_row_tiles, PARTS, _count(P, OUTPUTS), ROWS, OUTPUTS)
-            x_row = cell_output + (direction * most + row[:, None]) * H
-            weight = projection + direction * projection_stride + column[:, None] * H
-            part_depth: tl.constexpr = ((H + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
-            total = tl.full((ROWS, OUTPUTS), 0.0, tl.float32)
-            for start in range(0, part_depth, DEPTH):
-                k = (part * part_depth + start + tl.arange(0, DEPTH))[None, :]
-                x = tl.load(x_row + k, mask=(row[:, None] < active) & (k < H), other=0.0, cache_modifier=".cg")
-                w = tl.load(weight + k, mask=(column[:, None] < P) & (k < H), other=0.0)
-                total = _multiply(x, w, total, PRECISION, INTERPRETED)
+            x = cell_output + (direction * most + row[:, None]) * H
+            weight = projection + direction * projection_stride + column[None, :] * H
+            total = _product(
+                x, weight, 1, row, column, active, part, H, P, PARTS, ROWS, OUTPUTS, DEPTH, PRECISION, INTERPRETED
+            )
             to = parts + ((part * DIRECTIONS + direction) * most + row[:, None]) * P + column[None, :]
             tl.store(to, total, mask=(row[:, None] < active) & (column[None, :] < P))
         arrived = _wait_for_all(arrivals, arrived, programs)
@@ -307,42 +266,9 @@ def forward_steps(
 
 
 @triton.jit
-def _gates(
+def _forward_cells(
     h: tl.tensor,
     weight: tl.tensor,
-    row: tl.tensor,
-    column: tl.tensor,
-    active: tl.tensor,
-    H: tl.constexpr,
-    P: tl.constexpr,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
-    CELLS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    INTERPRETED: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
-    """Compute the four parts of R h of a tile, (ROWS, CELLS) each."""
-    i = tl.full((ROWS, CELLS), 0.0, tl.float32)
-    f = tl.full((ROWS, CELLS), 0.0, tl.float32)
-    g = tl.full((ROWS, CELLS), 0.0, tl.float32)
-    o = tl.full((ROWS, CELLS), 0.0, tl.float32)
-    for start in range(0, P, DEPTH):
-        k = (start + tl.arange(0, DEPTH))[None, :]
-        x = tl.load(h + k, mask=(row[:, None] < active) & (k < P), other=0.0, cache_modifier=".cg")
-        here = (column[:, None] < H) & (k < P)
-        i = _multiply(x, tl.load(weight + k, mask=here, other=0.0), i, PRECISION, INTERPRETED)
-        f = _multiply(x, tl.load(weight + H * P + k, mask=here, other=0.0), f, PRECISION, INTERPRETED)
-        g = _multiply(x, tl.load(weight + 2 * H * P + k, mask=here, other=0.0), g, PRECISION, INTERPRETED)
-        o = _multiply(x, tl.load(weight + 3 * H * P + k, mask=here, other=0.0), o, PRECISION, INTERPRETED)
-    return i, f, g, o
-
-
-@triton.jit
-def _forward_cells(
-    i: tl.tensor,
-    f: tl.tensor,
-    g: tl.tensor,
-    o: tl.tensor,
     token: tl.tensor,
     now: tl.tensor,
     to: tl.tensor,
@@ -355,8 +281,27 @@ def _forward_cells(
     KEEP: tl.constexpr,
     CELL_CLIP: tl.constexpr,
     H: tl.constexpr,
+    P: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ROWS: tl.constexpr,
+    CELLS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ) -> None:
-    """Compute c, and o·tanh c, of a tile from the four parts of R h, (ROWS, CELLS) each."""
+    """Compute the four parts of R h of a tile, (ROWS, CELLS) each, then c and o·tanh c."""
+    i = tl.full((ROWS, CELLS), 0.0, tl.float32)
+    f = tl.full((ROWS, CELLS), 0.0, tl.float32)
+    g = tl.full((ROWS, CELLS), 0.0, tl.float32)
+    o = tl.full((ROWS, CELLS), 0.0, tl.float32)
+    for start in range(0, P, DEPTH):
+        k = start + tl.arange(0, DEPTH)
+        x_here = (row[:, None] < active) & (k[None, :] < P)
+        x = tl.load(h + k[None, :], mask=x_here, other=0.0, cache_modifier=".cg")
+        w_here, w = (k[:, None] < P) & (column[None, :] < H), weight + k[:, None]
+        i = _multiply(x, tl.load(w, mask=w_here, other=0.0), i, PRECISION, INTERPRETED)
+        f = _multiply(x, tl.load(w + H * P, mask=w_here, other=0.0), f, PRECISION, INTERPRETED)
+        g = _multiply(x, tl.load(w + 2 * H * P, mask=w_here, other=0.0), g, PRECISION, INTERPRETED)
+        o = _multiply(x, tl.load(w + 3 * H * P, mask=w_here, other=0.0), o, PRECISION, INTERPRETED)
     here = (row[:, None] < active) & (column[None, :] < H)
     quarter = token * (4 * H) + column[None, :]
     i = _sigmoid(i + tl.load(gates + quarter, mask=here, other=0.0).to(tl.float32))
@@ -374,6 +319,40 @@ def _forward_cells(
     tl.store(to, o * _tanh(c), mask=here)
 
 
+@triton.jit
+def _product(
+    x: tl.tensor,
+    weight: tl.tensor,
+    stride: tl.constexpr,
+    row: tl.tensor,
+    column: tl.tensor,
+    active: tl.tensor,
+    part: tl.tensor,
+    K: tl.constexpr,
+    N: tl.constexpr,
+    PARTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    PRECISION: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+) -> tl.tensor:
+    """Compute a part of x W of a tile, (ROWS, COLUMNS), from rows `x` of K numbers and N columns `weight`.
+
+    The numbers of a column are `stride` apart. A part is one of PARTS that add up to the product.
+    """
+    part_depth: tl.constexpr = ((K + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
+    total = tl.full((ROWS, COLUMNS), 0.0, tl.float32)
+    for start in range(0, part_depth, DEPTH):
+        k = part * part_depth + start + tl.arange(0, DEPTH)
+        x_here = (row[:, None] < active) & (k[None, :] < K)
+        w_here = (k[:, None] < K) & (column[None, :] < N)
+        x_part = tl.load(x + k[None, :], mask=x_here, other=0.0, cache_modifier=".cg")
+        w_part = tl.load(weight + k[:, None] * stride, mask=w_here, other=0.0)
+        total = _multiply(x_part, w_part, total, PRECISION, INTERPRETED)
+    return total
+
+
 @triton.jit(do_not_specialize=["tokens", "batch", "n_steps", "most"])
 def backward_steps(
     d_outputs: tl.tensor,
@@ -383,10 +362,10 @@ def backward_steps(
     activations: tl.tensor,
     cells: tl.tensor,
     first_cell: tl.tensor,
-    recurrent: tl.tensor,
-    projection: tl.tensor,
     d_raw: tl.tensor,
     d_gates: tl.tensor,
+    recurrent: tl.tensor,
+    projection: tl.tensor,
     parts: tl.tensor,
     sizes: tl.tensor,
     arrivals: tl.tensor,
@@ -438,14 +417,9 @@ def backward_steps(
         for tile in range(program, DIRECTIONS * _count(H, CELLS) * n_row_tiles, programs):
             row, _, column, direction = _place(tile, n_row_tiles, 1, _count(H, CELLS), ROWS, CELLS)
             token = direction * tokens + begin + row[:, None]  # (ROWS, 1)
+            x = d_raw + token * P
             weight = projection + direction * projection_stride + column[None, :]
-            d_h = tl.full((ROWS, CELLS), 0.0, tl.float32)
-            for start in range(0, P, DEPTH):
-                k = start + tl.arange(0, DEPTH)
-                x_here = (row[:, None] < active) & (k[None, :] < P)
-                x = tl.load(d_raw + token * P + k[None, :], mask=x_here, other=0.0, cache_modifier=".cg")
-                w = tl.load(weight + k[:, None] * H, mask=(k[:, None] < P) & (column[None, :] < H), other=0.0)
-                d_h = _multiply_by_columns(x, w, d_h, PRECISION, INTERPRETED)
+            d_h = _product(x, weight, H, row, column, active, 0, P, H, 1, ROWS, CELLS, DEPTH, PRECISION, INTERPRETED)
             here = (row[:, None] < active) & (column[None, :] < H)
             sentence = (direction * batch + row[:, None]) * H + column[None, :]
             if step > 0:  # the tokens of the step before begin earlier by their number
@@ -459,16 +433,11 @@ def backward_steps(
         arrived = _wait_for_all(arrivals, arrived, programs)
         for tile in range(program, DIRECTIONS * _count(P, OUTPUTS) * PARTS * n_row_tiles, programs):
             row, part, column, direction = _place(tile, n_row_tiles, PARTS, _count(P, OUTPUTS), ROWS, OUTPUTS)
-            x_row = d_gates + (direction * tokens + begin + row[:, None]) * (4 * H)
+            x = d_gates + (direction * tokens + begin + row[:, None]) * (4 * H)
             weight = recurrent + direction * recurrent_stride + column[None, :]
-            part_depth: tl.constexpr = ((4 * H + PARTS - 1) // PARTS + DEPTH - 1) // DEPTH * DEPTH
-            total = tl.full((ROWS, OUTPUTS), 0.0, tl.float32)
-            for start in range(0, part_depth, DEPTH):
-                k = part * part_depth + start + tl.arange(0, DEPTH)
-                x_here = (row[:, None] < active) & (k[None, :] < 4 * H)
-                x = tl.load(x_row + k[None, :], mask=x_here, other=0.0, cache_modifier=".cg")
-                w = tl.load(weight + k[:, None] * P, mask=(k[:, None] < 4 * H) & (column[None, :] < P), other=0.0)
-                total = _multiply_by_columns(x, w, total, PRECISION, INTERPRETED)
+            total = _product(
+                x, weight, P, row, column, active, part, 4 * H, P, PARTS, ROWS, OUTPUTS, DEPTH, PRECISION, INTERPRETED
+            )
             to = parts + ((part * DIRECTIONS + direction) * most + row[:, None]) * P + column[None, :]
             tl.store(to, total, mask=(row[:, None] < active) & (column[None, :] < P))
         arrived = _wait_for_all(arrivals, arrived, programs)
@@ -558,14 +527,6 @@ def _wait_for_all(arrivals: tl.tensor, arrived: tl.tensor, programs: tl.tensor) 
 
 @triton.jit
 def _multiply(
-    x: tl.tensor, rows: tl.tensor, start: tl.tensor, PRECISION: tl.constexpr, INTERPRETED: tl.constexpr
-) -> tl.tensor:
-    """Compute start + x Wᵀ from x (N, K) and rows of W (O, K)."""
-    return _multiply_by_columns(x, tl.trans(rows), start, PRECISION, INTERPRETED)
-
-
-@triton.jit
-def _multiply_by_columns(
     x: tl.tensor, columns: tl.tensor, start: tl.tensor, PRECISION: tl.constexpr, INTERPRETED: tl.constexpr
 ) -> tl.tensor:
     """Compute start + x W from x (N, K) and columns of W (K, O)."""
@@ -622,14 +583,3 @@ def _stop_at_clip(gradient: tl.tensor, clipped: tl.tensor, CLIP: tl.constexpr) -
     if CLIP is not None:
         gradient = tl.where(tl.abs(clipped) < CLIP, gradient, 0.0)
     return gradient
-
-
-def _cooperative() -> dict[str, bool]:
-    """Return the option that starts all programs of a kernel together or none of them, from Triton 3.3 on."""
-    from triton.backends.nvidia.compiler import CUDAOptions
-
-    name = "launch_cooperative_grid"
-    return {name: True} if name in CUDAOptions.__dataclass_fields__ else {}
-
-
-COOPERATIVE = {} if INTERPRETED else _cooperative()
