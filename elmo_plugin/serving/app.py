@@ -76,8 +76,7 @@ class Endpoints:
 
     async def _words(self, request: Sentences) -> list[list[str]]:
         for key in request.model_extra or ():
-            keys = ", ".join(type(request).model_fields)
-            raise HTTPException(422, f"'{key:.100}': expected only the keys {keys}")
+            raise HTTPException(422, f"'{key:.100}': expected only the keys {', '.join(type(request).model_fields)}")
         return await self._read(request.sentences)
 
     async def _read(self, texts: Sequence[Any]) -> list[list[str]]:
@@ -123,9 +122,7 @@ class Endpoints:
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """Return an error: on the page to a browser, as JSON to programs."""
-        status, message = 422, str(error)
-        if isinstance(error, HTTPException):
-            status, message = error.status_code, error.detail
+        status, message = getattr(error, "status_code", 422), getattr(error, "detail", str(error))
         if status in (404, 405):
             message = f"{request.method} {request.url.path:.100}: {message}"
         is_page = request.url.path == "/" or "text/html" in request.headers.get("accept", "")
@@ -152,10 +149,13 @@ def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optiona
         version="1",
         redoc_url=None,
         redirect_slashes=False,
-        exception_handlers={RequestValidationError: _invalid, Exception: _failed},
+        exception_handlers={
+            RequestValidationError: _invalid,
+            HTTPException: endpoints.refuse,
+            ConfigurationError: endpoints.refuse,
+            Exception: _failed,
+        },
     )
-    app.exception_handler(HTTPException)(endpoints.refuse)
-    app.exception_handler(ConfigurationError)(endpoints.refuse)
     if model.label_task is not None:
         app.post(f"/{model.label_task}")(endpoints.label)
     if model.language_model is not None:

@@ -82,15 +82,15 @@ def read_limits(assignments: Iterable[str]) -> Limits:
     >>> read_limits(["sentences=8"]).sentences
     8
     """
-    pairs = [assignment.partition("=") for assignment in assignments]
     try:
-        return Limits.model_validate({name: number for name, _, number in pairs})
+        return Limits.model_validate(
+            {name: number for name, _, number in (each.partition("=") for each in assignments)}
+        )
     except ValidationError as error:
         wrong = error.errors()[0]
-        names = ", ".join(Limits.model_fields)
         raise ConfigurationError(
-            f"'limit': expected NAME=N, where NAME is one of {names}, and N a whole number from 1 to 1,000,000,000, "
-            f"got '{wrong['loc'][0]}' with {wrong['input']!r:.100}"
+            f"'limit': expected NAME=N, where NAME is one of {', '.join(Limits.model_fields)}, and N a whole number "
+            f"from 1 to 1,000,000,000, got '{wrong['loc'][0]}' with {wrong['input']!r:.100}"
         ) from error
 
 
@@ -148,38 +148,36 @@ class Guard:
         return error_answer(503, f"expected at most {most} at the same time; try again later")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        has_arrived, size, start = False, 0, None
+        start: Message = {}
+        size = 0
+        has_arrived = False
 
         async def receive_some() -> Message:
             nonlocal has_arrived, size
-            while True:
-                message = await receive()
-                size += len(message.get("body", b""))
-                has_arrived = not message.get("more_body", False)
-                if size <= self.limits.bytes:
-                    return message
-                if has_arrived or size > self.limits.bytes + MOST_DRAINED:
-                    raise HTTPException(413, f"the request: expected at most {self.limits.bytes:,} bytes, got more")
+            message = await receive()
+            size += len(message.get("body", b""))
+            has_arrived = not message.get("more_body", False)
+            if size <= self.limits.bytes:
+                return message
+            if has_arrived or size > self.limits.bytes + MOST_DRAINED:
+                raise HTTPException(413, f"the request: expected at most {self.limits.bytes:,} bytes, got more")
+            return {**message, "body": b""}  # read and dropped
 
         async def send_in_pieces(message: Message) -> None:
-            nonlocal start
             if message["type"] == "http.response.start":
-                start = message
+                start.update(message)
                 return
             time.reschedule(None)
             body = message.get("body", b"")
-            if start is not None and self.sending and self.sending + len(body) > self.limits.sending:
+            if self.sending and self.sending + len(body) > self.limits.sending:
                 await self._later(f"{self.limits.sending:,} bytes of answers")(scope, receive, send)
                 return
             self.sending += len(body)
             try:
-                if start is not None:
-                    await send(start)
-                    start = None
-                last = max(0, len(body) - 1) // PIECE * PIECE
-                for at in range(0, last, PIECE):
+                await send(start)
+                for at in range(0, len(body), PIECE):
                     await send({**message, "body": body[at : at + PIECE], "more_body": True})
-                await send({**message, "body": body[last:]})
+                await send({**message, "body": b""})
             finally:
                 self.sending -= len(body)
 
@@ -189,6 +187,5 @@ class Guard:
         except TimeoutError:
             if not time.expired():
                 raise
-            late = "an answer" if has_arrived else "the whole request"
-            message = f"expected {late} within {self.limits.seconds} seconds"
-            await error_answer(503 if has_arrived else 408, message)(scope, receive, send)
+            status, late = (503, "an answer") if has_arrived else (408, "the whole request")
+            await error_answer(status, f"expected {late} within {self.limits.seconds} seconds")(scope, receive, send)

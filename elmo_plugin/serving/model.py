@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.util import JsonDict
@@ -120,45 +121,32 @@ def load_served(
     tokenizer: Optional[Tokenizer] = None
     labels: Optional[Predictor] = None
     scorer: Optional[BidirectionalLanguageModel] = None
-    embedders: dict[str, Embedder] = {}
     path = trained_model(model, "model")
     archive = None if path is None else load_archive(path, cuda_device)
     if archive is None:
-        scorer = _language_model(model)
-        embedders["all"] = (
-            load(model, "all", cuda_device=cuda_device) if scorer is None else _embedder(scorer.to(device))
-        )
+        try:
+            scorer = load_language_model(model).to(device)
+        except ConfigurationError:  # it has no softmax
+            embedders = {"all": load(model, "all", cuda_device=cuda_device)}
     elif isinstance(archive.model, BidirectionalLanguageModel):
         scorer = archive.model
-        embedders["all"] = _embedder(scorer)
     else:
         labels = _predictor(archive, model, predictor, language)
         if isinstance(labels, ElmoClassifierPredictor):
             tokenizer = getattr(archive.validation_dataset_reader, "_tokenizer", None)
-        embedders |= _trained_embedder(archive.model)
+        embedders = _trained_embedder(archive.model)
+    if scorer is not None:
+        scorer.eval().requires_grad_(False)
+        embedders = {"all": Embedder(Elmo.from_parts(scorer.bilm, [], dropout=0.0), scorer.vocab.get_token_index)}
     for embedder in [*embedders.values()]:
         embedders |= {mix: embedder.with_mix(mix) for mix in MIXES}
-    if language_model is not None:
-        scorer = load_language_model(language_model).to(device)
     if tokenizer is None:
         model_language = language_of(embedders["all"].elmo if archive is None else archive.model)
         tokenizer = SpacyBlankTokenizer(language or model_language or "en")
+    if language_model is not None:
+        scorer = load_language_model(language_model).to(device)
     words = None if scorer is None else BiLMPredictor(scorer, TextShardsReader())
     return ServedModel(name, tokenizer, embedders, labels, words)
-
-
-def _language_model(bilm: str) -> Optional[BidirectionalLanguageModel]:
-    """Return a biLM with its softmax, or `None` if it has none."""
-    try:
-        return load_language_model(bilm)
-    except ConfigurationError:
-        return None
-
-
-def _embedder(model: BidirectionalLanguageModel) -> Embedder:
-    """Return an embedder of all layers that shares the weights of a language model."""
-    model.eval().requires_grad_(False)
-    return Embedder(Elmo.from_parts(model.bilm, [], dropout=0.0), model.vocab.get_token_index)
 
 
 def _trained_embedder(model: Model) -> dict[str, Embedder]:
@@ -185,7 +173,8 @@ def _predictor(archive: Archive, name: str, predictor: Optional[str], language: 
     return built
 
 
-class _Job(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Job:
     task: Task
     items: Sequence[Any]
     answers: asyncio.Future[list[Any]]
@@ -212,14 +201,11 @@ class ModelThread:
 
     async def _work(self) -> None:
         while self._waiting:
-            together: list[_Job] = []
-            for job in [*self._waiting]:
-                n_items = sum(len(other.items) for other in together) + len(job.items)
-                if job.answers.cancelled():
-                    self._waiting.remove(job)
-                elif not together or (job.task == together[0].task and n_items <= MOST_TOGETHER):
-                    self._waiting.remove(job)
-                    together.append(job)
+            self._waiting = [job for job in self._waiting if not job.answers.cancelled()]
+            same = [job for job in self._waiting if job.task == self._waiting[0].task]
+            n_items = accumulate(len(job.items) for job in same)
+            together = [job for job, n in zip(same, n_items, strict=True) if n <= MOST_TOGETHER] or same[:1]
+            self._waiting = [job for job in self._waiting if job not in together]
             if together:
                 await self._run(together)
 

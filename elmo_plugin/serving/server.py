@@ -21,7 +21,6 @@ from elmo_plugin.serving.app import make_app
 from elmo_plugin.serving.limits import Limits
 from elmo_plugin.serving.model import ServedModel
 
-EVERYWHERE = ("0.0.0.0", "::")
 SMALL_CHUNK, MOST_SMALL_CHUNKS = 1024, 10_000
 """Bytes, and how many chunks of fewer bytes a body may have."""
 INVALID = b'{"error":"expected a request in HTTP/1.1, with at most %d chunks of less than %d bytes"}' % (
@@ -32,7 +31,6 @@ NOT_HTTP = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
     % (len(INVALID), INVALID)
 )
-LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Address(NamedTuple):
@@ -45,9 +43,9 @@ class Address(NamedTuple):
     @property
     def hosts(self) -> Optional[frozenset[str]]:
         """Return the names that requests may give the server, or `None` for any name if it listens to all machines."""
-        if self.host in EVERYWHERE and not self.names:
+        if self.host in ("0.0.0.0", "::") and not self.names:
             return None
-        return frozenset((*LOCAL, self.literal, *self.names))
+        return frozenset(("localhost", "127.0.0.1", "[::1]", self.literal, *self.names))
 
     @property
     def literal(self) -> str:
@@ -153,10 +151,9 @@ def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> 
 def _bound(address: Address) -> socket.socket:
     """Return a socket that is bound to the address and does not listen yet."""
     with _naming(address):
-        (family, kind, _, _, place), *_ = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        listener = socket.socket(family, kind)
+        listener = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(place)
+        listener.bind((address.host, address.port))
         return listener
 
 
