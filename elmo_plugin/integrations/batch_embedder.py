@@ -1,8 +1,6 @@
 """ELMo for engines that process batches of columns: Ray Data, Hugging Face `datasets`, Daft and Spark."""
 
-import os
 import sys
-from collections.abc import Callable
 from copy import copy
 from importlib import import_module
 from typing import Any, Optional, final
@@ -11,17 +9,16 @@ import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.bilm import language_of
 from elmo_plugin.common import at_least
-from elmo_plugin.embedding import Embedder, load, use_one_thread_in_a_fork
-from elmo_plugin.integrations.shared import Tokenize, pooling_named, side_by_side, tokenized, versions_of_files
+from elmo_plugin.embedding import use_one_thread_in_a_fork
+from elmo_plugin.integrations.shared import TextEmbedder, Tokenize, pooling_named
 
 Batch = Any
 """Columns of equal length, by their names: a mapping, a DataFrame, or a `Table` of pyarrow."""
 
 
 @final
-class BatchEmbedder:
+class BatchEmbedder(TextEmbedder):
     """Adds a column of vectors to a batch of columns. A row's vectors do not depend on the other rows.
 
     Each process loads the biLM at its first batch. A pickle holds the name of the biLM but not its weights, so that an
@@ -65,17 +62,13 @@ class BatchEmbedder:
         tokenizer: Optional[Tokenize] = None,
         num_threads: Optional[int] = None,
     ) -> None:
+        super().__init__(bilm, mix, pooling, tokenizer, precision, cuda_device, initial_state)
         at_least(1, num_threads=num_threads)
         if pooling is not None:
             pooling_named(pooling)
         self.input_column = input_column
         self.output_column = output_column
-        self.pooling = pooling
-        self.tokenizer = tokenizer
         self.num_threads = num_threads
-        self._keys = (bilm, mix, precision, cuda_device, initial_state)
-        self._embedder: Optional[Embedder] = None
-        self._threads_set_in: Optional[int] = None  # the process
 
     def __call__(self, batch: Batch) -> Batch:
         """Return a copy of the batch with the column of vectors."""
@@ -101,11 +94,14 @@ class BatchEmbedder:
                 "`map` of `datasets` gives batches with `batched=True`"
             )
         rows = column.to_pylist() if hasattr(column, "to_pylist") else column  # Arrow's own values are no strings
-        language = language_of(self._loaded().elmo)
-        sentences = tokenized([[] if _is_missing(row) else row for row in rows], self.tokenizer, language)
-        pool: Callable[[np.ndarray], np.ndarray] = np.asarray if self.pooling is None else pooling_named(self.pooling)
+        if self.num_threads is not None:
+            use_one_thread_in_a_fork()  # or it would replace the number later
+            torch.set_num_threads(self.num_threads)
+        texts = [[] if _is_missing(row) else row for row in rows]
         embedded = copy(batch)
-        embedded[self.output_column] = [pool(array) for array in self._loaded().embed(sentences)]
+        embedded[self.output_column] = self._embed(
+            texts, np.copy if self.pooling is None else pooling_named(self.pooling)
+        )
         return embedded
 
     def _with_arrow_column(self, table: Any) -> Any:
@@ -120,19 +116,6 @@ class BatchEmbedder:
         if self.output_column in table.column_names:
             return table.set_column(table.column_names.index(self.output_column), self.output_column, column)
         return table.append_column(self.output_column, column)
-
-    def _loaded(self) -> Embedder:
-        if self.num_threads is not None and self._threads_set_in != os.getpid():
-            use_one_thread_in_a_fork()  # or it would replace the number later
-            torch.set_num_threads(self.num_threads)
-            self._threads_set_in = os.getpid()
-        if self._embedder is None:
-            self._embedder = side_by_side(load(*self._keys))
-        return self._embedder
-
-    def __getstate__(self) -> dict[str, Any]:
-        versions = versions_of_files(self._keys[0])
-        return {**self.__dict__, "_embedder": None, "_threads_set_in": None, "versions": versions}
 
 
 def _is_missing(row: object) -> bool:

@@ -1,14 +1,14 @@
 """What the integrations share: texts in, one vector per token or per text out, and biLMs inside of other files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Optional, Union
+from typing import Any, Optional, Union, cast
 
 import numpy as np
 from allennlp.common.checks import ConfigurationError
 
+from elmo_plugin.bilm import language_of
 from elmo_plugin.checkpoints import Checkpoint, Native, WordLookup
 from elmo_plugin.embedding import Embedder, load, maximum, mean
 from elmo_plugin.text import SpacyBlankTokenizer
@@ -16,7 +16,9 @@ from elmo_plugin.text import SpacyBlankTokenizer
 Texts = Sequence[Union[str, Sequence[str]]]
 Tokenize = Callable[[str], Sequence[str]]
 
-POOLINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"mean": mean, "max": maximum}
+Pool = Callable[[np.ndarray], np.ndarray]
+
+POOLINGS: dict[str, Pool] = {"mean": mean, "max": maximum}
 """The functions that pool the vectors of a text's tokens into one vector."""
 FILE = "bilm.safetensors"
 
@@ -38,9 +40,50 @@ def side_by_side(embedder: Embedder) -> Embedder:
     return embedder if embedder.elmo.mixes else embedder.with_mix("concatenate")
 
 
-def pooling_named(pooling: str) -> Callable[[np.ndarray], np.ndarray]:
+class TextEmbedder:
+    """Embeds texts, by a biLM that is loaded at first use. A pickle holds the name of the biLM but not its weights."""
+
+    _loaded: Optional[tuple[tuple[Any, ...], Embedder]] = None
+
+    def __init__(
+        self,
+        bilm: str = "english-tiny",
+        mix: str = "average",
+        pooling: Optional[str] = "mean",
+        tokenizer: Optional[Tokenize] = None,
+        precision: str = "float32",
+        cuda_device: int = -1,
+        initial_state: Optional[str] = None,
+    ) -> None:
+        self.bilm = bilm
+        self.mix = mix
+        self.pooling = pooling
+        self.tokenizer = tokenizer
+        self.precision = precision
+        self.cuda_device = cuda_device
+        self.initial_state = initial_state
+
+    def _embedder(self) -> Embedder:
+        """Return the embedder for the current parameters, which scikit-learn's `set_params` may have changed."""
+        keys = (self.bilm, self.mix, self.precision, self.cuda_device, self.initial_state)
+        if self._loaded is None or self._loaded[0] != keys:
+            self._loaded = keys, side_by_side(load(*keys))
+        return self._loaded[1]
+
+    def _embed(self, texts: Iterable[object], pool: Pool) -> list[np.ndarray]:
+        """Return the pooled vectors (T, D) of each text."""
+        sentences = tokenized(texts, self.tokenizer, language_of(self._embedder().elmo))
+        vectors = {index: pool(array) for index, array in self._embedder().by_length(sentences)}
+        return [vectors[index] for index in range(len(sentences))]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # `datasets`, and joblib's `Memory` in `make_pipeline(…, memory=…)`, recognize a call by the pickle.
+        return {**cast(Any, super().__getstate__()), "_loaded": None, "_versions": versions_of_files(self.bilm)}
+
+
+def pooling_named(pooling: Optional[str]) -> Pool:
     """Return the function of that name in `POOLINGS`. Raises `ConfigurationError` for any other name."""
-    if pooling not in POOLINGS:
+    if pooling is None or pooling not in POOLINGS:
         raise ConfigurationError(f"'pooling': expected one of {', '.join(POOLINGS)}, got {pooling!r}")
     return POOLINGS[pooling]
 
@@ -54,27 +97,18 @@ def tokenized(
     """
     if isinstance(texts, str | bytes | Mapping | Set) or not isinstance(texts, Iterable):
         raise ConfigurationError(f"expected a list of texts or of lists of tokens, got {texts!r:.100}")
-    tokenize = tokenizer or partial(_spacys_tokens, language=language or "en")
     sentences: list[Sequence[str]] = []
     for index, row in enumerate(texts):
         if isinstance(row, bytes):
             raise ConfigurationError(f"row {index}: expected a text, got bytes; decode them: {row[:50]!r}.decode()")
         if isinstance(row, str):
-            sentences.append(tokenize(str(row)))  # spaCy needs a plain `str` instead of NumPy's
+            tokenizer = tokenizer or SpacyBlankTokenizer(language or "en").words  # takes a moment to load
+            sentences.append(tokenizer(str(row)))  # spaCy needs a plain `str` instead of NumPy's
         elif isinstance(row, Sequence | np.ndarray):
             sentences.append(list(row))
         else:
             raise ConfigurationError(f"row {index}: expected a text or a list of tokens, got {row!r}")
     return sentences
-
-
-def _spacys_tokens(text: str, language: str) -> list[str]:
-    return _spacys_rules(language).words(text)
-
-
-@cache
-def _spacys_rules(language: str) -> SpacyBlankTokenizer:
-    return SpacyBlankTokenizer(language)
 
 
 def bilm_to_bytes(embedder: Embedder) -> bytes:
@@ -86,10 +120,10 @@ def bilm_to_bytes(embedder: Embedder) -> bytes:
         return Path(folder, FILE).read_bytes()
 
 
-def load_bytes(content: bytes, source: str, mix: str, precision: str, initial_state: Optional[str]) -> Embedder:
-    """Load what `bilm_to_bytes` returned, as `load` does. `source` names the biLM in error messages."""
+def load_bytes(content: bytes, bilm: str, mix: str, precision: str, initial_state: Optional[str]) -> Embedder:
+    """Load what `bilm_to_bytes` returned, as `load` does. `bilm` names the biLM in error messages."""
     with TemporaryDirectory() as folder:
         Path(folder, FILE).write_bytes(content)
         embedder = load(Path(folder, FILE), mix, precision, initial_state=initial_state)
-    embedder.elmo.bilm.source = source
+    embedder.elmo.bilm.source = bilm
     return embedder

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Optional, Union, cast, final
+from typing import Any, Optional, Union, cast, final
 
 import numpy as np
 import srsly
@@ -67,20 +67,14 @@ class ElmoComponent:
     def pipe(self, stream: Iterable[Doc], batch_size: int = 128) -> Iterator[Doc]:
         """Yield the same docs with tensors and hooks, computed for `batch_size` docs at a time."""
         for docs in chunked(stream, batch_size):
-            for doc, tensor in zip(docs, self._tensors(docs), strict=True):
-                doc.tensor = tensor
+            for doc in docs:
+                doc.tensor = np.zeros((len(doc), self._embedder.elmo.get_output_dim()), dtype=np.float32)  # (T, D)
                 _set_hooks(doc)
-                yield doc
-
-    def _tensors(self, docs: list[Doc]) -> list[np.ndarray]:
-        """Return the tensor (T, D) of each doc."""
-        width = self._embedder.elmo.get_output_dim()
-        tensors = [np.zeros((len(doc), width), dtype=np.float32) for doc in docs]  # (T, D)
-        sentences = words_of(docs)
-        arrays = self._embedder.embed([[word.text for word in words] for _, words in sentences])
-        for (row, words), array in zip(sentences, arrays, strict=True):
-            tensors[row][[word.i for word in words]] = array
-        return tensors
+            sentences = words_of(docs)
+            arrays = self._embedder.embed([[word.text for word in words] for _, words in sentences])
+            for (row, words), array in zip(sentences, arrays, strict=True):
+                docs[row].tensor[[word.i for word in words]] = array
+            yield from docs
 
 
 @Language.factory("elmo", default_config=DEFAULTS, assigns=["doc.tensor"])
@@ -128,16 +122,6 @@ def _cosine(one: Union[Doc, Span, Token], other: Union[Doc, Span, Token]) -> flo
     return float(left @ right / norms) if norms else 0.0
 
 
-class Keys(NamedTuple):
-    """The keys of a config, without `width`."""
-
-    bilm: str
-    precision: str
-    initial_state: Optional[str]
-    by_sentence: bool
-    sentence_cache: Optional[str]
-
-
 def elmo_v1(
     bilm: str = "english-tiny",
     width: Optional[int] = None,
@@ -172,11 +156,12 @@ def elmo_v1(
     >>> elmo_v1("english-tiny").predict([Doc(Vocab(), words=["The", "ship", "sank"])])[0].shape
     (3, 512)
     """
-    keys = Keys(bilm, precision, initial_state, by_sentence, sentence_cache)
+    keys = {"bilm": bilm, "precision": precision, "initial_state": initial_state}
+    initialize = partial(_initialize, keys=keys, sentence_cache=sentence_cache)
     return Model(
         "elmo",
-        partial(_forward, keys=keys),
-        init=partial(_initialize, keys=keys),
+        partial(_forward, initialize=initialize, by_sentence=by_sentence),
+        init=initialize,
         dims={"nO": width},
         attrs={"dropout_rate": 0.0},
         shims=[PyTorchShim(None, serialize_model=_to_bytes, deserialize_model=partial(_from_bytes, keys=keys))],
@@ -194,51 +179,61 @@ class TrainableVectors(nn.Module):
         if sentence_cache is not None:
             self.elmo.sentence_cache = SentenceCache(sentence_cache)
 
-    def forward(self, sentences: list[list[str]]) -> Tensor:
-        """Return the vectors of sentences, (B, T, D)."""
-        return self.embedder.padded(sentences)[0]
+    def forward(self, sentences: list[list[str]]) -> list[Tensor]:
+        """Return the vectors (T, D) of each sentence."""
+        lengths = [len(words) for words in sentences]
+        vectors: dict[int, Tensor] = {}
+        for indices in length_batches(lengths):
+            padded, _ = self.embedder.padded([sentences[index] for index in indices])  # (B, T, D)
+            vectors.update(zip(indices, padded, strict=True))
+        return [vectors[index][:length] for index, length in enumerate(lengths)]
 
 
-def _initialize(model: Model[Docs, Vectors], X: Any = None, Y: Any = None, *, keys: Keys) -> None:
+def _initialize(
+    model: Model[Docs, Vectors],
+    X: Any = None,
+    Y: Any = None,
+    *,
+    keys: dict[str, Any],
+    sentence_cache: Optional[str],
+) -> None:
     """Load the biLM, and start from equal layer weights."""
-    embedder = load(keys.bilm, "average", keys.precision, initial_state=keys.initial_state)
+    embedder = load(mix="average", **keys)
     width = embedder.elmo.get_output_dim()
     if model.has_dim("nO") and model.get_dim("nO") != width:
-        raise ConfigurationError(f"'width': expected {width}, the width of '{keys.bilm}', got {model.get_dim('nO')}")
+        raise ConfigurationError(f"'width': expected {width}, the width of '{keys['bilm']}', got {model.get_dim('nO')}")
     model.set_dim("nO", width)
-    model.shims[0]._model = TrainableVectors(embedder, keys.sentence_cache).to(get_torch_default_device())
+    model.shims[0]._model = TrainableVectors(embedder, sentence_cache).to(get_torch_default_device())
 
 
 def _forward(
-    model: Model[Docs, Vectors], docs: Docs, is_train: bool, *, keys: Keys
+    model: Model[Docs, Vectors],
+    docs: Docs,
+    is_train: bool,
+    *,
+    initialize: Callable[[Model[Docs, Vectors]], None],
+    by_sentence: bool,
 ) -> tuple[Vectors, Callable[[Vectors], Docs]]:
     """Return the vectors of docs, and the function that passes their gradients back to the mix."""
     shim = model.shims[0]
     if shim._model is None:
-        _initialize(model, keys=keys)
+        initialize(model)
     shim._model.elmo.dropout.p = model.attrs["dropout_rate"]
-    if is_train and keys.by_sentence and not all(doc.has_annotation("SENT_START") for doc in docs):
+    if is_train and by_sentence and not all(doc.has_annotation("SENT_START") for doc in docs):
         raise ConfigurationError(
             "'by_sentence': expected docs with sentences, got one without; name the component that sets them in "
             "'training.annotating_components'"
         )
-    sentences = words_of(docs, keys.by_sentence)
+    sentences = words_of(docs, by_sentence)
+    texts = [[word.text for word in words] for _, words in sentences]
+    vectors, backprop_vectors = shim(ArgsKwargs((texts,), {}), is_train)  # (T, D) each
     outputs = [model.ops.alloc2f(len(doc), model.get_dim("nO")) for doc in docs]
-    batches = []
-    for indices in length_batches([len(words) for _, words in sentences]):
-        batch = [sentences[index] for index in indices]
-        texts = [[word.text for word in words] for _, words in batch]
-        vectors, backprop_batch = shim(ArgsKwargs((texts,), {}), is_train)  # (B, T, D)
-        for (row, words), values in zip(batch, cast(Any, torch2xp(vectors)), strict=True):
-            outputs[row][[word.i for word in words]] = values[: len(words)]
-        batches.append((batch, vectors, backprop_batch))
+    for (row, words), values in zip(sentences, vectors, strict=True):
+        outputs[row][[word.i for word in words]] = cast(Any, torch2xp(values))
 
     def backprop(d_outputs: Vectors) -> Docs:
-        for batch, vectors, backprop_batch in batches:
-            d_vectors = torch.zeros_like(vectors)  # (B, T, D)
-            for index, (row, words) in enumerate(batch):
-                d_vectors[index, : len(words)] = xp2torch(d_outputs[row][[word.i for word in words]])
-            backprop_batch(ArgsKwargs(((vectors,),), {"grad_tensors": (d_vectors,)}))
+        d_vectors = [xp2torch(d_outputs[row][[word.i for word in words]]) for row, words in sentences]  # (T, D) each
+        backprop_vectors(ArgsKwargs((vectors,), {"grad_tensors": d_vectors}))
         return []  # docs have no gradient
 
     return outputs, backprop
@@ -253,13 +248,13 @@ def _to_bytes(model: Optional[TrainableVectors]) -> bytes:
 
 
 def _from_bytes(
-    model: Optional[TrainableVectors], content: bytes, device: torch.device, *, keys: Keys
+    model: Optional[TrainableVectors], content: bytes, device: torch.device, *, keys: dict[str, Any]
 ) -> Optional[TrainableVectors]:
     """Return the module that `_to_bytes` saved."""
     if not content:
         return None
     saved = srsly.msgpack_loads(content)
-    vectors = TrainableVectors(load_bytes(saved["bilm"], keys.bilm, "average", keys.precision, keys.initial_state))
+    vectors = TrainableVectors(load_bytes(saved["bilm"], mix="average", **keys))
     mix = {name: torch.tensor(values) for name, values in saved["mix"].items()}
     vectors.elmo.mixes[0].load_state_dict(mix)
     return vectors.to(device)

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 
 import elmo_plugin
-from elmo_plugin.integrations import ElmoVectorizer, scikit_learn
+from elmo_plugin.integrations import ElmoVectorizer, shared
 from tests.task_oracles import D, L
 
 TEXTS = ["The ship sank.", "A calm, bright morning!", "", "She sold the bakery."]
@@ -60,8 +60,8 @@ def test_weights_are_loaded_once_and_again_when_a_parameter_changes(
     small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[str] = []
-    load = scikit_learn.load
-    monkeypatch.setattr(scikit_learn, "load", lambda bilm, mix, *rest: loaded.append(mix) or load(bilm, mix, *rest))
+    load = shared.load
+    monkeypatch.setattr(shared, "load", lambda bilm, mix, *rest: loaded.append(mix) or load(bilm, mix, *rest))
     vectorizer = ElmoVectorizer(small, mix="top")
     assert loaded == []
     vectorizer.fit(TEXTS).transform(TEXTS)
