@@ -5,8 +5,9 @@ import os
 import re
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
@@ -57,8 +58,8 @@ class VectorFile(ABC, Registrable):
 
     A format of your own writes both methods, and is registered under the ending of its outputs. An `OSError` while it
     writes becomes an error that names the output and says how to resume the run; any other mistake of the user is a
-    `ConfigurationError`, `'key': expected X, got Y`. A format with keys overrides `_to_params` and returns them,
-    because a run is resumed only with the same ones. See docs/extend.md.
+    `ConfigurationError`, `'key': expected X, got Y`. A format with keys is a dataclass, or overrides `_to_params` and
+    returns them, because a run is resumed only with the same ones. See docs/extend.md.
     """
 
     ending: ClassVar[str]
@@ -80,10 +81,11 @@ class VectorFile(ABC, Registrable):
         """
 
     def _to_params(self) -> dict[str, Any]:
-        return {"type": registered_name(VectorFile, self)}
+        return {"type": registered_name(VectorFile, self), **(vars(self) if is_dataclass(self) else {})}
 
 
 @VectorFile.register("hdf5")
+@dataclass
 class Hdf5File(VectorFile):
     """Holds one dataset per sentence, in the layout of AllenNLP's retired command `allennlp elmo`.
 
@@ -108,14 +110,13 @@ class Hdf5File(VectorFile):
     joins_while_embedding = True
     reading = "import h5py; print(next(iter(h5py.File({}).items()), None))"
 
-    def __init__(self, compress: bool = False, use_sentence_keys: bool = False, forget_sentences: bool = False) -> None:
-        self._compress = compress
-        self._use_sentence_keys = use_sentence_keys
-        self._has_index = not (use_sentence_keys or forget_sentences)
+    compress: bool = False
+    use_sentence_keys: bool = False
+    forget_sentences: bool = False
 
     def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
         """Write a window's arrays, and the text and the key of each line."""
-        keys = list(map(sentence_key, window.texts if self._use_sentence_keys else window.keys))
+        keys = list(map(sentence_key, window.texts if self.use_sentence_keys else window.keys))
         with _new_hdf5(path) as (file, disk):
             for index, array in arrays:
                 if self._is_new(keys[index], file):
@@ -137,25 +138,20 @@ class Hdf5File(VectorFile):
                         disk.check()
                     indices.append(json.dumps({text: key for text, key in lines if text})[1:-1])
                 os.fsync(disk.fileno())  # while other processes embed, so that the end has less to wait for
-            if self._has_index:
+            if not (self.use_sentence_keys or self.forget_sentences):
                 # Texts may repeat: JSON readers take the last of equal keys.
                 _write_index(file, f"{{{', '.join(filter(None, indices))}}}")
 
     def _is_new(self, key: str, file: h5py.File) -> bool:
         """Return whether a key gets a dataset: numbers and ids are never empty or repeated, but sentences may be."""
-        return not self._use_sentence_keys or (key != "" and key not in file)
+        return not self.use_sentence_keys or (key != "" and key not in file)
 
     def _storage(self, shape: tuple[int, ...], layout: Layout) -> dict[str, Any]:
-        if not self._compress or 0 in shape:
+        if not self.compress or 0 in shape:
             return {}
         rows = [min(shape[-2], ROWS_IN_CHUNK)] if layout.is_by_token else []
         chunk = (*[1] * layout.is_by_layer, *rows, shape[-1])
         return {"compression": "gzip", "shuffle": True, "chunks": chunk}
-
-    def _to_params(self) -> dict[str, Any]:
-        forgets = not (self._has_index or self._use_sentence_keys)
-        keys = {"compress": self._compress, "use_sentence_keys": self._use_sentence_keys, "forget_sentences": forgets}
-        return {"type": "hdf5", **keys}
 
 
 def sentence_key(text: str) -> str:
@@ -215,6 +211,7 @@ def _new_hdf5(path: Path) -> Iterator[tuple[h5py.File, _Disk]]:
 
 
 @VectorFile.register("npz")
+@dataclass
 class NpzFile(VectorFile):
     """Holds one array per sentence, for `numpy.load`, named by its id or by its line's number, counted from 0.
 
@@ -233,8 +230,7 @@ class NpzFile(VectorFile):
     joins_while_embedding = True
     reading = "import numpy; print(next(iter(numpy.load({}).items()), None))"
 
-    def __init__(self, compress: bool = False) -> None:
-        self._compression = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    compress: bool = False
 
     def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
         """Write a window's arrays to an archive, whose directory is in the order of the text."""
@@ -243,10 +239,9 @@ class NpzFile(VectorFile):
         with zipfile.ZipFile(path, "w") as archive:
             for index, array in arrays:
                 entry = zipfile.ZipInfo(names[index])  # undated: equal windows make equal files
-                entry.compress_type = self._compression
+                entry.compress_type = zipfile.ZIP_DEFLATED if self.compress else zipfile.ZIP_STORED
                 with archive.open(entry, "w", force_zip64=True) as file:
-                    stored = np.ascontiguousarray(array, dtype=layout.dtype)
-                    np.lib.format.write_array(file, stored, allow_pickle=False)
+                    np.save(file, array.astype(layout.dtype), allow_pickle=False)
             archive.filelist.sort(key=lambda entry: position[entry.filename])
 
     def join(self, parts: Iterable[Path], target: Path, temporary: Path, layout: Layout) -> None:
@@ -266,11 +261,9 @@ class NpzFile(VectorFile):
             with zipfile.ZipFile(joined, "w") as archive:  # on closing, it writes its directory here
                 archive.filelist = entries
 
-    def _to_params(self) -> dict[str, Any]:
-        return {"type": "npz", "compress": self._compression == zipfile.ZIP_DEFLATED}
-
 
 @VectorFile.register("parquet")
+@dataclass
 class ParquetFile(VectorFile):
     """Holds one row per sentence, for Arrow, pandas, Polars, DuckDB and Spark.
 
@@ -294,53 +287,39 @@ class ParquetFile(VectorFile):
     ending = ".parquet"
     reading = "import pyarrow.parquet as parquet; print(parquet.read_table({}).schema)"
 
-    def __init__(self, compress: bool = False) -> None:
+    compress: bool = False
+
+    def __post_init__(self) -> None:
         with extra("parquet"):
             import_module("pyarrow")
-        self._compression = "zstd" if compress else "none"
 
     def write_part(self, path: Path, window: Window, arrays: Arrays, layout: Layout) -> None:
         """Write a window's rows in their order, in groups of rows."""
-        keys = window.keys
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+        vector = arrow.list_(arrow.from_numpy_dtype(np.dtype(layout.dtype)), layout.shape[-1])
+        names = [f"layer_{layer}" for layer in range(layout.shape[0])] if layout.is_by_layer else ["vectors"]
+        columns = {
+            "line": arrow.int64(),
+            **({"id": arrow.string()} if window.ids else {}),
+            "sentence": arrow.string(),
+            "tokens": arrow.list_(arrow.string()),
+            **dict.fromkeys(names, arrow.list_(vector) if layout.is_by_token else vector),
+        }
         by_index = {index: array.astype(layout.dtype) for index, array in arrays}
-        rows = [
-            (window.start + index, keys[index], *sentence, by_index[index])
-            for index, sentence in enumerate(window.sentences)
-        ]
-        groups = constrained_batches(rows, TOKENS_IN_GROUP, get_len=lambda row: len(row[3]) + BOUNDARIES, strict=False)
-        schema = self._schema(layout, has_ids=window.ids is not None)
-        compression = self._compression
-        parquet = import_module("pyarrow.parquet")
+        rows: list[dict[str, Any]] = []
+        for index, (key, sentence) in enumerate(zip(window.keys, window.sentences, strict=True)):
+            layers = by_index[index] if layout.is_by_layer else [by_index[index]]  # (T, D) or (D,) each
+            cells = [list(layer) if layout.is_by_token else layer for layer in layers]
+            row = {"line": window.start + index, "id": key, "sentence": sentence.text, "tokens": sentence.tokens}
+            rows.append(row | dict(zip(names, cells, strict=True)))
+        groups = constrained_batches(
+            rows, TOKENS_IN_GROUP, get_len=lambda row: len(row["tokens"]) + BOUNDARIES, strict=False
+        )
+        schema, compression = arrow.schema(columns), "zstd" if self.compress else "none"
         with parquet.ParquetWriter(path, schema, compression=compression, use_dictionary=False) as writer:
             for group in groups:
-                writer.write_table(self._table(group, layout, schema))
+                writer.write_table(arrow.Table.from_pylist(group, schema))
 
     def join(self, parts: Iterable[Path], target: Path, temporary: Path, layout: Layout) -> None:
         """Rename the folder of the parts."""
         os.replace(next(iter(parts)).parent, target)
-
-    def _to_params(self) -> dict[str, Any]:
-        return {"type": "parquet", "compress": self._compression != "none"}
-
-    def _schema(self, layout: Layout, has_ids: bool) -> Any:
-        arrow = import_module("pyarrow")
-        vector = arrow.list_(arrow.from_numpy_dtype(np.dtype(layout.dtype)), layout.shape[-1])
-        vectors = arrow.list_(vector) if layout.is_by_token else vector
-        names = [f"layer_{layer}" for layer in range(layout.shape[0])] if layout.is_by_layer else ["vectors"]
-        id = {"id": arrow.string()} if has_ids else {}
-        about = {"line": arrow.int64(), **id, "sentence": arrow.string(), "tokens": arrow.list_(arrow.string())}
-        return arrow.schema({**about, **dict.fromkeys(names, vectors)})
-
-    def _table(self, rows: Sequence[tuple[Any, ...]], layout: Layout, schema: Any) -> Any:
-        arrow = import_module("pyarrow")
-        lines, ids, texts, tokens, arrays = zip(*rows, strict=True)
-        columns = []
-        for column in zip(*arrays, strict=True) if layout.is_by_layer else [arrays]:  # arrays (T, D) or (D,)
-            values = arrow.array(np.concatenate([array.reshape(-1) for array in column]))
-            vectors = arrow.FixedSizeListArray.from_arrays(values, layout.shape[-1])
-            if layout.is_by_token:
-                ends = arrow.array(np.cumsum([0, *map(len, column)], dtype=np.int32))
-                vectors = arrow.ListArray.from_arrays(ends, vectors)
-            columns.append(vectors)
-        about = [lines, ids, texts, tokens] if "id" in schema.names else [lines, texts, tokens]
-        return arrow.table([*about, *columns], schema=schema)
