@@ -142,18 +142,15 @@ class Corpus:
         paths = [part for part in parts if isinstance(part, Path)] if isinstance(parts, Sequence) else []
         for path in paths:
             if str(path) != "-" and (path.is_dir() or not path.exists()):
-                found = "a folder" if path.is_dir() else "a path that does not exist"
-                raise ConfigurationError(f"{path}: expected a text file, or - for standard input, got {found}")
+                raise ConfigurationError(
+                    f"{path}: expected a text file, or - for standard input, got "
+                    f"{'a folder' if path.is_dir() else 'a path that does not exist'}"
+                )
         self._files = [TextFile(path) for path in paths]
         self._lines = [] if paths else cast(Iterable[str], text)
         self.tokenizer = tokenizer
         self._read_rows = read_rows
         self._n_read = 0
-
-    @property
-    def has_only_files(self) -> bool:
-        """Return whether the text consists of files, which several processes can read."""
-        return bool(self._files) and all(str(file.path) != "-" for file in self._files)
 
     def windows(self) -> Iterator[Window]:
         """Yield windows of `CHARACTERS_IN_WINDOW`, or of one sentence that is longer; for an empty text, an empty one.
@@ -180,7 +177,7 @@ class Corpus:
     def share_read(self) -> Optional[float]:
         """Return the share of the files that was read so far, from 0 to 1, or `None` if their size is unknown."""
         sizes = [file.path.stat().st_size if file.path.is_file() else 0 for file in self._files]
-        if not self.has_only_files or not all(sizes):
+        if not sizes or not all(sizes):
             return None
         return sum(size * (file.share_read() or 0) for size, file in zip(sizes, self._files, strict=True)) / sum(sizes)
 

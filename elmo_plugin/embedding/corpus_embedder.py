@@ -18,7 +18,8 @@ at the same time. Each writes to a file of its own, so the output is that of one
 import json
 import os
 import shutil
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, islice
@@ -110,17 +111,27 @@ class CorpusEmbedder:
             raise ConfigurationError(f"'processes': expected 1 for a biLM on '{device}', got {processes}")
         if not replace:
             reject_existing(target)
-        run = {**self.run(), "file": file.to_params().as_dict(quiet=True), "tokenizer": type(corpus.tokenizer).__name__}
+        run = {
+            "version": VERSION,
+            **self._embedder.identity(),
+            "shape": self.layout.shape,
+            "type of numbers": self.layout.dtype,
+            "tokens per batch": self._tokens_per_batch,
+            "batch size": self._batch_size,
+            "characters in a window": corpora.CHARACTERS_IN_WINDOW,
+            "file": file.to_params().as_dict(quiet=True),
+            "tokenizer": type(corpus.tokenizer).__name__,
+        }  # everything that the output depends on except the text
         run = json.loads(json.dumps(run))  # to compare it with what is read from a file, where tuples are lists
         folder = target.with_name(f"{target.name}{PART}")
-        finished: list[Counts] = []
+        finished: Counter[str] = Counter()
         with _part_folder(folder, run), _resumable(folder):
             with closing(self._parts(corpus, folder, file, run, processes, finished)) as paths:
                 parts = peekable(paths)
                 parts.peek()  # starts the processes, which would inherit what `join` opens
                 file.join(parts, target, _partial(folder), self.layout)
             shutil.rmtree(folder / PARTS, ignore_errors=True)
-        return _sum(finished)
+        return Counts(finished["sentences"], finished["tokens"])
 
     def _parts(
         self,
@@ -129,7 +140,7 @@ class CorpusEmbedder:
         file: VectorFile,
         run: Mapping[str, Any],
         processes: Optional[int],
-        finished: list[Counts],
+        finished: Counter[str],
     ) -> Generator[Path, None, None]:
         """Write the part of each window that has none, and yield the paths of all parts in the order of the text.
 
@@ -146,50 +157,49 @@ class CorpusEmbedder:
                 name = f"{window.name(run)}{file.ending}"
                 names.append(name)
                 found = kept.pop(name.partition("-")[0], None)
-                if found not in (None, name):
+                if found is None:
+                    yield folder / PARTS / name, window
+                else:
                     key = f"text from line {window.start + 1}"
                     check_made_with(str(folder), {key: found}, {key: name}, OTHER_OUTPUT)
-                if found:
-                    finished.append(_count(window))
-                    bar.initial = bar.n = _sum(finished).tokens  # so that the bar shows the speed of this run
-                else:
-                    yield folder / PARTS / name, window
+                    finished.update(_count(window))
+                    bar.initial = bar.n = finished["tokens"]  # so that the bar shows the speed of this run
 
-        def show(some: list[Counts]) -> None:
-            sentences, done = corpus.estimated_sentences(), _sum(some)
-            bar.total = round(done.tokens / done.sentences * sentences) if sentences else None
+        def show(some: Counter[str]) -> None:
+            sentences = corpus.estimated_sentences()
+            bar.total = round(some["tokens"] / some["sentences"] * sentences) if sentences else None
 
         most = processes or (torch.get_num_threads() if self._embedder.device.type == "cpu" else 1)
         with _kept_apart(), Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True) as bar:
             tasks = missing()
             first = list(islice(tasks, most))  # so that no process is started that would have nothing to do
             tasks = chain(first, tasks)
-            for _, window in first:  # here, so that only one process says what language the text is in
-                self._embedder.language_check.read(window.texts)
+            texts = chain.from_iterable(window.texts for _, window in first)
+            self._embedder.language_check.read(texts)  # here, so that only one process says what language it is
             if len(first) > 1:
                 results = unordered(partial(self._write_part, file), tasks, len(first))
             else:
                 results = (self._write_part(file, task, bar) for task in tasks)
-                show([*finished, *(_count(window) for _, window in first)])
+                show(sum((_count(window) for _, window in first), finished))
             with closing(results):
                 for counts in results:
-                    finished.append(counts)
-                    bar.update(_sum(finished).tokens - bar.n)
+                    finished.update(counts)
+                    bar.update(finished["tokens"] - bar.n)
                     show(finished)
                     path = folder / PARTS / names[joined]
                     if file.joins_while_embedding and joined + 1 < len(names) and path.exists():
                         joined += 1  # the last part is joined when all are complete
                         yield path
             bar.total = bar.n
-            if kept:
-                windows = len(names) + len(kept)
-                check_made_with(str(folder), {"windows": windows}, {"windows": len(names)}, OTHER_OUTPUT)
             if _part_names(folder) != names:
-                raise ConfigurationError(f"'{folder}': another run, perhaps on another machine, has changed it")
+                raise ConfigurationError(
+                    f"'{folder}': another run, perhaps on another machine or of a longer text, has changed it; "
+                    f"{OTHER_OUTPUT}"
+                )
         (folder / JOINING).touch()
         yield from Tqdm.tqdm([folder / PARTS / name for name in names[joined:]], desc="writing", unit=" parts")
 
-    def _write_part(self, file: VectorFile, task: tuple[Path, Window], bar: Optional[Any] = None) -> Counts:
+    def _write_part(self, file: VectorFile, task: tuple[Path, Window], bar: Optional[Any] = None) -> Counter[str]:
         """Write the part of a window to its path."""
         path, window = task
         folder = path.parents[1]
@@ -207,18 +217,6 @@ class CorpusEmbedder:
             yield index, mean(array) if self._pool else array
             if bar is not None:
                 bar.update(len(sentences[index]))
-
-    def run(self) -> dict[str, Any]:
-        """Return everything that the arrays depend on except the text, as JSON values."""
-        return {
-            "version": VERSION,
-            **self._embedder.identity(),
-            "shape": list(self.layout.shape),
-            "type of numbers": self.layout.dtype,
-            "tokens per batch": self._tokens_per_batch,
-            "batch size": self._batch_size,
-            "characters in a window": corpora.CHARACTERS_IN_WINDOW,
-        }
 
 
 def reject_existing(output: Path) -> None:
@@ -239,11 +237,9 @@ def _part_folder(folder: Path, run: Mapping[str, Any]) -> Iterator[None]:
     a folder with other content. At the end the folder is removed if it has no parts.
     """
     path = folder / RUN
-    try:
+    with _resumable(folder):
         folder.mkdir(exist_ok=True)
         others = {file.name for file in folder.iterdir() if file.suffix != PARTIAL} - {JOINING, LOCK}
-    except OSError as error:
-        raise ConfigurationError(f"'{folder}' cannot be made: {error}") from error
     if others and not path.exists():
         raise ConfigurationError(f"'{folder}': expected the folder of an unfinished output, got other files")
     lock = lock_folder(folder)
@@ -275,12 +271,8 @@ def _remove_partials(folder: Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def _count(window: Window) -> Counts:
-    return Counts(len(window.sentences), sum(len(sentence.tokens) for sentence in window.sentences))
-
-
-def _sum(counts: Iterable[Counts]) -> Counts:
-    return Counts(*map(sum, zip(Counts(0, 0), *counts, strict=True)))
+def _count(window: Window) -> Counter[str]:
+    return Counter(sentences=len(window.sentences), tokens=sum(len(sentence.tokens) for sentence in window.sentences))
 
 
 def _part_names(folder: Path) -> list[str]:

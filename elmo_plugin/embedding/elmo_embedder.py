@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import IO, Optional, Union
 
 import numpy as np
-import torch
 from more_itertools import chunked
 from torch import Tensor
 
@@ -57,12 +56,7 @@ class ElmoEmbedder:
 
         The layers are zero after the end of a sentence. The mask holds ones and zeros.
         """
-        sentences = token_lists(batch)
-        if not any(sentences):
-            num_layers, _, layer_dim = self._embedder.shape
-            nothing = torch.zeros(len(sentences), num_layers, 0, layer_dim, device=self._embedder.device)
-            return nothing, nothing[:, 0, :, 0].long()
-        layers, mask = self._embedder.padded(sentences)
+        layers, mask = self._embedder.padded(token_lists(batch))
         return layers, mask.long()
 
     def embed_sentence(self, sentence: Sequence[str]) -> np.ndarray:

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from hashlib import blake2b
 from os import PathLike, fspath
 from typing import Any, Optional, Union
@@ -10,11 +11,10 @@ from typing import Any, Optional, Union
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.common.util import int_to_device
 from allennlp.models.archival import load_archive
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLMOptions, CharacterLevelEncoder, InitialState, identity
+from elmo_plugin.bilm import CharacterLevelEncoder, InitialState, identity
 from elmo_plugin.checkpoints import (
     Location,
     WordLookup,
@@ -58,9 +58,10 @@ class Embedder:
 
     def __init__(self, elmo: Elmo, word_id: Optional[WordId] = None) -> None:
         if not elmo.initial_state.same_for_every_sentence:
+            name = elmo.initial_state.name
             raise ConfigurationError(
-                f"'initial_state': expected 'zero' or 'warm', got '{elmo.initial_state.name}', with which a sentence's "
-                "vectors depend on the sentences before it"
+                f"'initial_state': expected 'zero' or 'warm', got '{name}', with which vectors depend on earlier "
+                f"sentences; use `elmo_plugin.Elmo(bilm=…, initial_state='{name}')`"
             )
         if word_id is None and not isinstance(elmo.bilm.token_encoder, CharacterLevelEncoder):
             raise ConfigurationError(f"'{elmo.bilm.source}': expected a vocabulary, because it reads words, got none")
@@ -71,7 +72,18 @@ class Embedder:
     def with_mix(self, mix: Union[str, LayerMix]) -> "Embedder":
         """Return an embedder with the same biLM and another mix: a name as in `load`, or a `LayerMix`."""
         bilm = self.elmo.bilm
-        mixes = [mix] if isinstance(mix, LayerMix) else mixes_named(check_mix(mix), bilm.options)
+        if isinstance(mix, LayerMix):
+            mixes = [mix]
+        elif (name := check_mix(mix)) == ALL:
+            mixes = []
+        else:
+            sizes = {"num_elmo_layers": bilm.options.num_layers, "layer_dim": bilm.options.layer_dim}
+            mixes = [LayerMix.by_name(name)(**sizes)]
+            if any(weight.requires_grad for weight in mixes[0].parameters()):
+                raise ConfigurationError(
+                    f"'mix': expected a mix without weights to train, got {name!r}; 'trained' reads those in the "
+                    "archive of a model, and `Embedder.with_mix` takes a mix that is built"
+                )
         elmo = Elmo.from_parts(bilm, mixes, dropout=0.0, initial_state=self.elmo.initial_state)
         return Embedder(elmo.to(self.device), self.word_id)
 
@@ -190,15 +202,19 @@ def load(
     """
     if not isinstance(bilm, str | PathLike):
         raise ConfigurationError(f"'bilm': expected a path, a URL or the name of a bundled biLM, got {bilm!r}")
-    if mix == TRAINED:
-        return _load_trained(bilm, precision, find_device(cuda_device, device), initial_state, options_file)
-    name, state, where = check_mix(mix, [TRAINED]), _initial_state(initial_state), find_device(cuda_device, device)
+    name = mix if mix == TRAINED else check_mix(mix, [TRAINED])
+    if initial_state is not None and initial_state not in InitialState.list_available():
+        raise ConfigurationError(f"'initial_state': expected 'zero' or 'warm', got {initial_state!r}")
+    state = None if initial_state is None else InitialState.by_name(initial_state)()
+    where = find_device(cuda_device, device)
+    if name == TRAINED:
+        return _load_trained(bilm, precision, where, state, options_file)
     checkpoint = load_checkpoint(bilm, options_file)
     model = build_bilm(checkpoint, source=bilm)
     model.requires_grad_(False).set_precision(precision)
-    elmo = Elmo.from_parts(model, mixes_named(name, model.options), dropout=0.0, initial_state=state)
     word_id = None if checkpoint.vocabulary is None else WordLookup(checkpoint.vocabulary, model.source)
-    return Embedder(elmo.to(where), word_id)
+    elmo = Elmo.from_parts(model, [], dropout=0.0, initial_state=state)
+    return Embedder(elmo.to(where), word_id).with_mix(name)
 
 
 def load_by_keys(
@@ -218,40 +234,21 @@ def check_mix(mix: str, others: Sequence[str] = (), key: str = "mix") -> str:
     return name
 
 
-def mixes_named(name: str, sizes: BiLMOptions) -> list[LayerMix]:
-    """Return the registered mix of this name, or none for `all` layers.
-
-    Raises `ConfigurationError` for a mix whose weights are trained with a task.
-    """
-    if name == ALL:
-        return []
-    mix = LayerMix.by_name(name)(num_elmo_layers=sizes.num_layers, layer_dim=sizes.layer_dim)
-    if any(weight.requires_grad for weight in mix.parameters()):
-        raise ConfigurationError(
-            f"'mix': expected a mix without weights to train, got {name!r}; 'trained' reads those in the archive of a "
-            "model, and `Embedder.with_mix` takes a mix that is built"
-        )
-    return [mix]
-
-
 def _load_trained(
     archive: Location,
     precision: str,
     device: torch.device,
-    initial_state: Optional[str],
+    initial_state: Optional[InitialState],
     options_file: Optional[Location],
 ) -> Embedder:
     """Load the biLM and the first mix of the first ELMo in a model, ours or AllenNLP's own."""
-    state, name = _initial_state(initial_state), fspath(archive)
+    name = fspath(archive)
     path = trained_model(archive, "bilm")
     if path is None:
         raise _no_archive(name, "weights, which have none; the archive of a model is called NAME.tar.gz")
     # AllenNLP's own ELMo is read from the weights alone. AllenNLP would need its original weight file to build it.
-    if path.is_dir():
-        own = allennlp_elmo(path, name, options_file)
-    else:
-        with unpacked(path, name) as folder:
-            own = allennlp_elmo(folder, name, options_file)
+    with nullcontext(path) if path.is_dir() else unpacked(path, name) as folder:
+        own = allennlp_elmo(folder, name, options_file)
     word_id: Optional[WordId] = None
     if own is not None:
         elmo = elmo_of(*own, source=name)
@@ -263,7 +260,7 @@ def _load_trained(
         except ConfigurationError as error:
             raise _no_archive(name, f"a {type(model).__name__} without ELMo") from error
     elmo.bilm.requires_grad_(False).set_precision(precision)
-    chosen = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=state or elmo.initial_state)
+    chosen = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=initial_state or elmo.initial_state)
     return Embedder(chosen.to(device), word_id)
 
 
@@ -274,46 +271,23 @@ def _no_archive(name: str, found: str) -> ConfigurationError:
     )
 
 
-def _initial_state(name: Optional[str]) -> Optional[InitialState]:
-    """Return the initial state of this name. Raises `ConfigurationError` if it depends on other sentences."""
-    if name is None:
-        return None
-    state = InitialState.by_name(name)() if name in InitialState.list_available() else None
-    if state is None or not state.same_for_every_sentence:
-        why = (
-            ", with which vectors depend on earlier sentences; use `elmo_plugin.Elmo(bilm=…, initial_state='carried')`"
-        )
-        raise ConfigurationError(
-            f"'initial_state': expected 'zero' or 'warm', got {name!r}{why if name == 'carried' else ''}"
-        )
-    return state
-
-
 def find_device(cuda_device: int = -1, device: Optional[str] = None) -> torch.device:
     """Return the device that is named by a GPU's number, with −1 for the processor, or by PyTorch's name for it.
 
     Raises `ConfigurationError` for a device that this machine does not have.
     """
-    if device is not None:
-        if cuda_device != -1:
-            raise ConfigurationError(f"expected 'cuda_device' or 'device', got both, {cuda_device!r} and {device!r}")
-        try:
-            torch.ones(1, device=device).tolist()
-        except (AssertionError, RuntimeError, TypeError) as error:
-            reason = str(error).partition("\n")[0][:200]
-            raise ConfigurationError(
-                f"'device': expected a device of this machine, such as 'cpu', got {device!r}: {reason}"
-            ) from error
-        return torch.device(device)
-    if not isinstance(cuda_device, int) or cuda_device < -1:
-        raise ConfigurationError(
-            f"'cuda_device': expected the number of a GPU, or -1 for the processor, got {cuda_device!r}"
-        )
-    count = torch.cuda.device_count()
-    if cuda_device >= count:
-        known = f"a number below {count}, the number of GPUs here, or -1" if count else "-1, because no GPU was found"
-        raise ConfigurationError(f"'cuda_device': expected {known}, got {cuda_device}")
-    return int_to_device(cuda_device)
+    if device is not None and cuda_device != -1:
+        raise ConfigurationError(f"expected 'cuda_device' or 'device', got both, {cuda_device!r} and {device!r}")
+    name = ("cpu" if cuda_device == -1 else f"cuda:{cuda_device}") if device is None else device
+    try:
+        torch.ones(1, device=name).tolist()
+    except (AssertionError, RuntimeError, TypeError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        expected = f"'device': expected a device of this machine, such as 'cpu', got {device!r}"
+        if device is None:
+            expected = f"'cuda_device': expected the number of a GPU here, or -1 for the processor, got {cuda_device!r}"
+        raise ConfigurationError(f"{expected}: {reason}") from error
+    return torch.device(name)
 
 
 _threads_at_fork: Optional[int] = None

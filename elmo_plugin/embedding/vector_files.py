@@ -18,7 +18,7 @@ import numpy as np
 from allennlp.common import Registrable
 from more_itertools import constrained_batches
 
-from elmo_plugin.common import atomic_file, extra, registered_name
+from elmo_plugin.common import atomic_file, extra
 from elmo_plugin.embedding.corpus import Window
 from elmo_plugin.text import BOUNDARIES
 
@@ -81,7 +81,7 @@ class VectorFile(ABC, Registrable):
         """
 
     def _to_params(self) -> dict[str, Any]:
-        return {"type": registered_name(VectorFile, self), **(vars(self) if is_dataclass(self) else {})}
+        return {"type": self.ending.removeprefix("."), **(vars(self) if is_dataclass(self) else {})}
 
 
 @VectorFile.register("hdf5")
@@ -315,7 +315,8 @@ class ParquetFile(VectorFile):
         groups = constrained_batches(
             rows, TOKENS_IN_GROUP, get_len=lambda row: len(row["tokens"]) + BOUNDARIES, strict=False
         )
-        schema, compression = arrow.schema(columns), "zstd" if self.compress else "none"
+        schema = arrow.schema(columns)
+        compression = "zstd" if self.compress else "none"
         with parquet.ParquetWriter(path, schema, compression=compression, use_dictionary=False) as writer:
             for group in groups:
                 writer.write_table(arrow.Table.from_pylist(group, schema))
