@@ -47,14 +47,12 @@ class ElmoOutput(dict[str, Any]):
     @property
     def representations(self) -> list[Tensor]:
         """Return one representation (B, T, output dim) per mix."""
-        representations: list[Tensor] = self["elmo_representations"]
-        return representations
+        return cast(list[Tensor], self["elmo_representations"])
 
     @property
     def mask(self) -> Tensor:
         """Return the mask (B, T)."""
-        mask: Tensor = self["mask"]
-        return mask
+        return cast(Tensor, self["mask"])
 
 
 class Elmo(nn.Module, Registrable):
@@ -205,7 +203,9 @@ class Elmo(nn.Module, Registrable):
             self.add_module(f"scalar_mix_{number}", mix)
         self.dropout = nn.Dropout(dropout)
         widths = [mix.get_output_dim() for mix in mixes]
-        self.projections = nn.ModuleList(nn.Linear(width, projection_dim) for width in widths if projection_dim)
+        self.projections = nn.ModuleList(
+            nn.Linear(width, projection_dim) if projection_dim else nn.Identity() for width in widths
+        )
         self.output_dim = projection_dim or next(iter(widths), 0)
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.initial_state = initial_state or ZeroState()
@@ -214,7 +214,11 @@ class Elmo(nn.Module, Registrable):
         if sentence_cache is not None:
             if bilm.is_trained:
                 raise ConfigurationError("'sentence_cache': expected 'requires_grad' to be false, got true")
-            sentence_cache.check_state(self.initial_state)
+            if not self.initial_state.same_for_every_sentence:
+                raise ConfigurationError(
+                    "'sentence_cache': expected an 'initial_state' that is the same for every sentence, 'zero' or "
+                    f"'warm', got '{self.initial_state.name}'"
+                )
         self.register_buffer("cached_words", None, persistent=False)  # (words of `vocab_to_cache`, C)
         self.register_buffer("output_like", torch.empty(0), persistent=False)  # follows `half()` and `double()`
 
@@ -268,10 +272,8 @@ class Elmo(nn.Module, Registrable):
             representations = [values[:, 1:-1] for values in representations]
         if not self.keep_sentence_boundaries:
             representations = [values * mask.unsqueeze(-1) for values in representations]
-        representations = [self.dropout(values) for values in representations]
-        if self.projections:
-            pairs = zip(self.projections, representations, strict=True)
-            representations = [project(values) for project, values in pairs]
+        outputs = zip(self.projections, representations, strict=True)
+        representations = [project(self.dropout(values)) for project, values in outputs]
         return ElmoOutput(
             elmo_representations=[values.unflatten(0, batch) for values in representations],
             mask=mask.unflatten(0, batch),
@@ -429,8 +431,8 @@ def reject_override_of_mix(
     scalar_mix_parameters: Optional[list[float]] = None,
 ) -> None:
     """Raise `ConfigurationError` for first weights of a mix if the weights of a trained model hold others."""
-    params = mix._params if isinstance(mix, Lazy) else None
-    first = params.get("initial_scalar_parameters") if isinstance(params, Params) else None
+    params = mix._params if isinstance(mix, Lazy) and isinstance(mix._params, Params) else {}
+    first = params.get("initial_scalar_parameters")
     given = {"scalar_mix_parameters": scalar_mix_parameters, "initial_scalar_parameters": first}
     for key, value in given.items():
         if value is not None:

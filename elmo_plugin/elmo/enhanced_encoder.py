@@ -115,7 +115,6 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
             raise ConfigurationError(
                 f"'elmo_enhanced': expected 'bilm', or 'num_elmo_layers' and 'layer_dim', got {given}"
             )
-        at_least(1, num_elmo_layers=num_elmo_layers, layer_dim=layer_dim)
         parts = {"num_elmo_layers": num_elmo_layers, "layer_dim": layer_dim}
         for mix in (input_mix, output_mix):
             reject_override_of_mix(serialization_dir, mix)

@@ -56,15 +56,6 @@ class SentenceCache(FromParams):
         self.store = SentenceStore(Path(path).expanduser())
         self._versions: Optional[Versions] = None
 
-    @staticmethod
-    def check_state(initial_state: InitialState) -> None:
-        """Raise `ConfigurationError` if the layers of a sentence depend on the sentences before it."""
-        if not initial_state.same_for_every_sentence:
-            raise ConfigurationError(
-                "'sentence_cache': expected an 'initial_state' that is the same for every sentence, 'zero' or "
-                f"'warm', got '{initial_state.name}'"
-            )
-
     @torch.no_grad()
     def layers(self, ids: Tensor, bilm: BiLM, initial_state: InitialState) -> tuple[Tensor, Tensor]:
         """Return all layers (L, B, T + 2, D) of ids (B, T, ·), and their mask (B, T + 2).
@@ -107,7 +98,9 @@ class SentenceCache(FromParams):
         versions = Versions([*bilm.parameters(), *bilm.buffers()])
         if versions != self._versions:
             expected = {"version": VERSION, **identity(bilm, initial_state), "precision": self.precision}
-            made_with = self.store.claim(json.dumps(expected).encode())
+            text = json.dumps(expected).encode()
+            self.store.write({IDENTITY: text})
+            made_with = self.store.read([IDENTITY]).get(IDENTITY, text)  # nothing, if the folder cannot be written
             check_made_with(str(self.store.path), made_with, expected, "name another folder, or delete this one")
             self._versions = versions
 
@@ -138,35 +131,27 @@ class SentenceStore:
         self.path = path
         self.writable = True
 
-    def claim(self, identity: bytes) -> bytes:
-        """Return the identity stored in the file. If there is none, store `identity`."""
-        self.write({IDENTITY: identity})
-        return self.read([IDENTITY]).get(IDENTITY, identity)
-
     def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the value of each key that has one."""
-        found: dict[bytes, bytes] = {}
-
-        def select(connection: sqlite3.Connection) -> None:
-            for key in keys:
-                found.update(connection.execute("SELECT key, value FROM layers WHERE key = ?", (key,)))
-
-        self._connected(select)
-        return found
+        query = "SELECT key, value FROM layers WHERE key = ?"
+        return dict(self._connected(lambda file: [row for key in keys for row in file.execute(query, (key,))]) or ())
 
     def write(self, values: Mapping[bytes, bytes]) -> None:
         """Store all values or none. After a failure, such as a full disk, write no more."""
         if self.writable:
             self._connected(lambda file: file.executemany("INSERT OR IGNORE INTO layers VALUES (?, ?)", values.items()))
 
-    def _connected(self, work: Callable[[sqlite3.Connection], Any]) -> None:
-        """Work with a connection of its own, so that threads, forks and copies share nothing."""
+    def _connected(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+        """Work with a connection of its own, so that threads, forks and copies share nothing.
+
+        Return the result, or `None` if the file cannot be read or written.
+        """
         file = self.path / FILE
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(file, timeout=WAIT)) as connection, connection:
                 connection.execute("CREATE TABLE IF NOT EXISTS layers (key BLOB PRIMARY KEY, value BLOB)")
-                work(connection)
+                return work(connection)
         except (OSError, sqlite3.OperationalError) as error:
             if self.writable:
                 logger.warning("'%s' cannot be written (%s): it is only read, and no sentence is added", file, error)

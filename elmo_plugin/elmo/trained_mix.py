@@ -22,7 +22,6 @@ def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
     for module in model.modules():
         if isinstance(module, Elmo):
             return module, _trained_mix(model, module)
-    for module in model.modules():
         if isinstance(module, AllenNlpElmo) and isinstance(getattr(module, ALLENNLP_BILM), _ElmoBiLm):
             elmo = _copy(module, type(model).__name__)
             return elmo, elmo.mixes[0]
