@@ -239,49 +239,53 @@ def _of_reader(keys: Any, path: Any, is_scored: bool) -> Iterator[str]:
         return
     may_have_header = keys.get("has_header") is None and not reader.has_header
     if isinstance(reader, ColumnTagsReader):
-        found = [*_about_tags(keys, may_have_header, examples)]
+        doubts = _about_tags(keys, may_have_header, examples)
         if not is_scored and "coding_scheme" not in keys:
-            found += _about_spans(examples)
+            doubts |= dict.fromkeys(_about_spans(examples), True)
     else:
-        found = [*_about_labels(keys, may_have_header, examples)]
-    yield from (f"{fspath(path)}: {message}" for message in found)
+        doubts = _about_labels(keys, may_have_header, examples)
+    yield from (f"{fspath(path)}: {message}" for message, is_justified in doubts.items() if is_justified)
 
 
-def _about_tags(keys: Mapping[str, Any], may_have_header: bool, sentences: list[list[TaggedToken]]) -> Iterator[str]:
+def _about_tags(keys: Mapping[str, Any], may_have_header: bool, sentences: list[list[TaggedToken]]) -> dict[str, bool]:
+    """Return each doubt about the columns of tagged words, and whether it is justified."""
     tokens = [token for sentence in sentences for token in sentence]
     first, table = tokens[0].row, [token.row.cells for token in tokens]
     columns, ids = show_columns(first.cells), [cells[0] for cells in table]
     are_conllu = {*map(len, table)} == {CONLLU_WIDTH} and all(map(CONLLU_ID.fullmatch, ids))
     if are_conllu and keys.get("conllu") is None and not (keys.get("token_column") and all(map(str.isdecimal, ids))):
-        yield f"line {first.line} looks like CoNLL-U, {columns}; set 'conllu' true, or false for another format"
-        return
-    quoted = next(filter(QUOTED.fullmatch, chain.from_iterable(table)), None)
-    if keys.get("delimiter") and keys.get("quote_char") is None and quoted:
-        yield f"the cell {quoted} looks quoted; set 'quote_char' to '\"' to read what is inside the quotes"
-    if may_have_header and not SPAN_TAG.fullmatch(tokens[0].tag) and is_header(table):
-        yield (
-            f"line {first.line} looks like a header, {columns}; set 'has_header' true, or false if it is a token, or "
-            "give the columns by their names"
-        )
+        return {
+            f"line {first.line} looks like CoNLL-U, {columns}; set 'conllu' true, or false for another format": True
+        }
+    has_header = may_have_header and not SPAN_TAG.fullmatch(tokens[0].tag) and is_header(table)
+    if has_header:
         tokens = tokens[1:]
-        sentences = [sentences[0][1:], *sentences[1:]]
-    if keys.get("token_column") is None and (got := _instead_of_tokens(list(filter(None, sentences)))):
-        default = 1 if keys.get("conllu") else 0
-        yield (
-            f"expected tokens in column {default}, got {got}; set 'token_column' to the column of the tokens, counted "
-            f"from 0 in {columns}, or to {default} if these are the tokens"
-        )
-    if len(sentences) == 1 and len(tokens) > ALL_IN_ONE:
-        yield f"all {len(tokens):,} tokens are one sentence; put a blank line after each sentence"
+        sentences = [sentence for sentence in (sentences[0][1:], *sentences[1:]) if sentence]
+    quoted = next(filter(QUOTED.fullmatch, chain.from_iterable(table)), "")
+    got, default = _instead_of_tokens(sentences), 1 if keys.get("conllu") else 0
     tags = dict.fromkeys(token.tag for token in tokens)
-    is_given = keys.get("tag_column") is not None
-    if all(map(NUMBER.fullmatch, tags)) and (not is_given or len(tags) > MOST_NUMBERED_TAGS):
-        yield f"all tags are numbers ({_some(tags)}); set 'tag_column' to the column of the tags, in {columns}"
-    elif len(tags) == 1 and len(tokens) > 1:
-        yield (
-            f"all {len(tokens):,} tags are {tokens[0].tag!r}, so there is nothing to learn; set 'tag_column' to the "
-            f"column of the tags, in {columns}"
-        )
+    are_numbers = all(map(NUMBER.fullmatch, tags)) and (
+        keys.get("tag_column") is None or len(tags) > MOST_NUMBERED_TAGS
+    )
+    set_tags = f"set 'tag_column' to the column of the tags, in {columns}"
+    return {
+        f"the cell {quoted} looks quoted; set 'quote_char' to '\"' to read what is inside the quotes": (
+            bool(quoted) and bool(keys.get("delimiter")) and keys.get("quote_char") is None
+        ),
+        f"line {first.line} looks like a header, {columns}; set 'has_header' true, or false if it is a token, or "
+        "give the columns by their names": has_header,
+        f"expected tokens in column {default}, got {got}; set 'token_column' to the column of the tokens, counted "
+        f"from 0 in {columns}, or to {default} if these are the tokens": (
+            bool(got) and keys.get("token_column") is None
+        ),
+        f"all {len(tokens):,} tokens are one sentence; put a blank line after each sentence": (
+            len(sentences) == 1 and len(tokens) > ALL_IN_ONE
+        ),
+        f"all tags are numbers ({_some(tags)}); {set_tags}": are_numbers,
+        f"all {len(tokens):,} tags are {_some(tags)}, so there is nothing to learn; {set_tags}": (
+            len(tags) == 1 and len(tokens) > 1 and not are_numbers
+        ),
+    }
 
 
 def _about_spans(sentences: list[list[TaggedToken]]) -> Iterator[str]:
@@ -334,25 +338,28 @@ def _instead_of_tokens(sentences: Sequence[Sequence[TaggedToken]]) -> str:
     return next((what for what, is_so in found.items() if is_so), "")
 
 
-def _about_labels(keys: Mapping[str, Any], may_have_header: bool, rows: list[LabelledText]) -> Iterator[str]:
+def _about_labels(keys: Mapping[str, Any], may_have_header: bool, rows: list[LabelledText]) -> dict[str, bool]:
+    """Return each doubt about the columns of labelled texts, and whether it is justified."""
     if len(rows) <= ROWS_PER_LABEL or rows[0].label is None:
-        return
+        return {}
     first, *others = rows
     texts, labels = {row.text for row in others}, {row.label for row in others}
     n_repeated = len(others) // ROWS_PER_LABEL
     is_short = len(first.text.split()) <= 3 and 2 * sum(len(row.text) > len(first.text) for row in others) > len(others)
-    if may_have_header and is_short and len(labels) <= n_repeated and first.label not in labels:
-        yield (
-            f"line {first.line} looks like a header, {first.label!r} and {first.text!r}; set 'has_header' true if they "
-            "are names of columns, or false if they are a label and a text"
-        )
     are_swapped = len(texts) <= n_repeated
-    if keys.get("text_columns") is None and 2 * len(labels) > len(others) and (are_swapped or len(others) >= ENOUGH):
-        but_texts = f", but only {len(texts):,} different texts" if are_swapped else ""
-        yield (
-            f"expected labels that many rows share, got {len(labels):,} in {len(others):,} rows ({_some(labels)})"
-            f"{but_texts}; set 'label_column' to the column of the labels, or also 'text_columns' if this is right"
-        )
+    but_texts = f", but only {len(texts):,} different texts" * are_swapped
+    return {
+        f"line {first.line} looks like a header, {first.label!r} and {first.text!r}; set 'has_header' true if they "
+        "are names of columns, or false if they are a label and a text": (
+            may_have_header and is_short and len(labels) <= n_repeated and first.label not in labels
+        ),
+        f"expected labels that many rows share, got {len(labels):,} in {len(others):,} rows ({_some(labels)})"
+        f"{but_texts}; set 'label_column' to the column of the labels, or also 'text_columns' if this is right": (
+            keys.get("text_columns") is None
+            and 2 * len(labels) > len(others)
+            and (are_swapped or len(others) >= ENOUGH)
+        ),
+    }
 
 
 def _some(values: Any) -> str:

@@ -2,6 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nlargest
+from itertools import chain
+from random import Random
 from typing import Optional
 
 from more_itertools import constrained_batches
@@ -17,8 +20,8 @@ from elmo_plugin.text.text_file import TextFile
 
 BLOCK = 100_000
 """Characters of lines that are looked at together."""
-IN_A_BLOCK, MOST_SAMPLES = 20, 100
-"""The pieces of a block, and of a file, of which the language is guessed; a longer file gives fewer of its blocks."""
+MOST_SAMPLES = 50
+"""The pieces of a file, drawn at random, of which the language is guessed."""
 
 
 class RawFile:
@@ -39,23 +42,18 @@ class RawFile:
         self.layout = LineForm()
         self.clutter = Clutter()
         self.n_characters = 0
-        samples: list[str] = []
-        step = 1
+        samples: list[tuple[float, str]] = []
+        random = Random(0)
         lines = look_at(file.lines(), file.name, PROSE)[1]
         plain = map(Spelling().plain, lines)
-        blocks = constrained_batches(plain, BLOCK, get_len=lambda line: len(line) + 1, strict=False)
-        for number, block in enumerate(blocks):
+        for block in constrained_batches(plain, BLOCK, get_len=lambda line: len(line) + 1, strict=False):
             self.layout.add(block)
             self.clutter.add(block)
             known.add(block)
             self.n_characters += sum(map(len, block))
-            if number % step == 0:
-                found = list(pieces(block))
-                samples += found[:: 1 + len(found) // IN_A_BLOCK]
-            if len(samples) > MOST_SAMPLES:
-                samples, step = samples[::2], 2 * step
+            samples = nlargest(MOST_SAMPLES, chain(samples, ((random.random(), piece) for piece in pieces(block))))
         self.form = form or self.layout.guess() or PARAGRAPHS
-        self.languages = language_shares(samples)
+        self.languages = language_shares(piece for _, piece in samples)
         self.language = next(iter(self.languages), "en")
 
 

@@ -143,14 +143,9 @@ def shortened(names: list[str]) -> str:
     return ", ".join(names[:3]) + ", …" * (len(names) > 3)
 
 
-def say(line: str) -> None:
-    """Print a line that is no result."""
-    print(line, file=sys.stderr)
-
-
-def warn(line: str) -> None:
-    """Print a warning."""
-    say(f"warning: {line}")
+def say(*lines: str) -> None:
+    """Print those lines that are not empty. They are no results."""
+    print(*filter(None, lines), sep="\n", file=sys.stderr)
 
 
 def check_output(output: Path, is_folder: bool) -> None:
@@ -202,26 +197,29 @@ def choose_language(given: Optional[str], text: RawText) -> str:
     """Return the language of the text, given or guessed, and say which one it is and what does not fit it."""
     shares = {language: share for language, share in text.languages().items() if share >= NOTABLE}
     guessed, sure = next(iter(shares), "en"), sum(shares.values())
+    looks = f"warning: the text looks like {say_shares(shares)}"
     language = given or guessed
     if given is None and sure < SURE:
-        warn(f"the language is hard to guess ({guessed}, {sure:.2f} sure): en is taken; --language names another")
+        found = f"the language is hard to guess ({guessed}, {sure:.2f} sure)"
+        say(f"warning: {found}: en is taken; --language names another")
         return "en"
     if given is None:
         say(f"language: {guessed} ({shares[guessed]:.2f} sure; --language CODE names another)")
         try:
             SpacyBlankTokenizer(guessed)
         except ConfigurationError as error:
-            warn(f"{error}: the rules for any language (xx) are taken")
+            say(f"warning: {error}: the rules for any language (xx) are taken")
             language = ANY
     elif given == ANY and guessed in WITHOUT_SPACES:
-        warn(f"the text looks like {guessed}, which has no spaces: its words are not split; try --language {guessed}")
+        say(f"{looks}, which has no spaces: its words are not split; try --language {guessed}")
     elif given not in (*shares, ANY) and sure > VERY_SURE:
-        warn(f"the text looks like {say_shares(shares)}, not like {given}")
+        say(f"{looks}, not like {given}")
     others = [f"{file.file.name} ({file.language})" for file in text.files if file.language != guessed]
     if others and sure > SURE:
-        warn(f"{len(others):,} of {len(text.files):,} files look like another language: {shortened(others)}")
+        n_others = f"{len(others):,} of {len(text.files):,}"
+        say(f"warning: {n_others} files look like another language: {shortened(others)}")
     elif len(shares) > 1 and given != ANY:
-        warn(f"the text looks like {say_shares(shares)}: all of it is split by the rules for {language}")
+        say(f"{looks}: all of it is split by the rules for {language}")
     return language
 
 
@@ -328,19 +326,18 @@ class Report:
 
     def check(self) -> None:
         """Raise `ConfigurationError` if what came out cannot be text."""
-        names = shortened([file.file.name for file in self._text.files])
         n_sentences, n_tokens, n_words = (self.counts[name] for name in ("sentences", "tokens", "words"))
-        if not n_sentences:
-            raise ConfigurationError(f"{names}: expected text, got no sentences")
-        if n_words < n_tokens / 3:
-            raise ConfigurationError(
-                f"{names}: expected text, got {n_words / n_tokens:.0%} of the tokens with a letter"
-            )
-        if n_words > 100 and n_tokens < 1.5 * n_sentences:
-            raise ConfigurationError(
-                f"{names}: expected sentences, got {n_sentences:,} of {n_tokens:,} tokens; a list of words is no text, "
-                "and a language without spaces needs its own --language"
-            )
+        words = f"{n_words / max(n_tokens, 1):.0%} of the tokens with a letter"
+        lines = f"{n_sentences:,} of {n_tokens:,} tokens"
+        advice = "a list of words is no text, and a language without spaces needs its own --language"
+        for is_wrong, found in [
+            (not n_sentences, "text, got no sentences"),
+            (n_words < n_tokens / 3, f"text, got {words}"),
+            (n_words > 100 and n_tokens < 1.5 * n_sentences, f"sentences, got {lines}; {advice}"),
+        ]:
+            if is_wrong:
+                names = shortened([file.file.name for file in self._text.files])
+                raise ConfigurationError(f"{names}: expected {found}")
 
     def print(self) -> None:
         """Print the report."""
@@ -352,27 +349,23 @@ class Report:
             f"{lines.total():,} {kind}: {' | '.join(islice(lines, 10))}" for kind, lines in sorted(text.clutter.items())
         ]
         share = counts["open"] / counts["sentences"]
-        for is_said, line in [
-            (any(divided.values()), f"words at line ends: {', '.join(shown)}"),
-            (replaced, f"characters replaced: {', '.join(replaced)}"),
-            *((text.clean, f"left out: {lines}") for lines in clutter),
-            *((not text.clean, f"warning: seen: {lines}; --clean leaves them out") for lines in clutter),
-            (counts["repeated"], f"left out: {counts['repeated']:,} repeated sentences"),
-            (odd, f"odd tokens: {', '.join(f'{token[:40]} ({number:,})' for token, number in odd)}"),
-            (
-                True,
-                f"{counts['sentences']:,} sentences of {counts['tokens']:,} tokens; the longest has "
-                f"{self._longest:,}; {share:.1%} have no final mark",
-            ),
-            (True, "ten of them at random:" if counts["sentences"] >= IN_THE_SAMPLE else "these are:"),
-            *((True, f"  {sentence[:200]}") for sentence in self._sample),
-        ]:
-            if is_said:
-                say(line)
-        if n_markup := sum(file.clutter.n_markup for file in text.files):
-            warn(f"{n_markup:,} lines have marks of HTML, such as <br> or &amp;, which stay in the text")
+        n_markup = sum(file.clutter.n_markup for file in text.files)
         n_joined = sum(file.form != SENTENCES for file in text.files)
-        if share > 0.3 and n_joined > len(text.files) / 2:
-            warn("many sentences have no final mark: look at them, and try another form for --lines")
-        if counts["long"] > counts["sentences"] / 50:
-            warn(f"{counts['long']:,} sentences have over {LONG} tokens: look at them, and try --lines or --language")
+        may_be_cut = share > 0.3 and n_joined > len(text.files) / 2
+        say(
+            f"words at line ends: {', '.join(shown)}" * any(divided.values()),
+            f"characters replaced: {', '.join(replaced)}" * bool(replaced),
+            *(f"left out: {lines}" for lines in clutter if text.clean),
+            *(f"warning: seen: {lines}; --clean leaves them out" for lines in clutter if not text.clean),
+            f"left out: {counts['repeated']:,} repeated sentences" * bool(counts["repeated"]),
+            f"odd tokens: {', '.join(f'{token[:40]} ({number:,})' for token, number in odd)}" * bool(odd),
+            f"{counts['sentences']:,} sentences of {counts['tokens']:,} tokens; the longest has {self._longest:,}; "
+            f"{share:.1%} have no final mark",
+            "ten of them at random:" if counts["sentences"] >= IN_THE_SAMPLE else "these are:",
+            *(f"  {sentence[:200]}" for sentence in self._sample),
+            f"warning: {n_markup:,} lines have marks of HTML, such as <br> or &amp;, which stay in the text"
+            * bool(n_markup),
+            "warning: many sentences have no final mark: look at them, and try another form for --lines" * may_be_cut,
+            f"warning: {counts['long']:,} sentences have over {LONG} tokens: try --lines or --language"
+            * (counts["long"] > counts["sentences"] / 50),
+        )
