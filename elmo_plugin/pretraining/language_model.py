@@ -3,7 +3,6 @@
 import ctypes
 import os
 import sys
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, Optional, Union
@@ -119,12 +118,10 @@ class BidirectionalLanguageModel(Model):
             check_causality(self.bilm.lstm)
         self.dropout = nn.Dropout(dropout)
         input_dim = self.bilm.lstm.get_output_dim() // 2  # P
-        if softmax is not None:
-            self.softmax = softmax.construct(vocab_size=len(words), input_dim=input_dim)
-        elif checkpoint is not None and checkpoint.softmax is not None:
+        if softmax is None and checkpoint is not None and checkpoint.softmax is not None:
             self.softmax = saved_softmax(checkpoint, words, input_dim)
         else:
-            self.softmax = FullSoftmax(len(words), input_dim)
+            self.softmax = (softmax or Lazy(FullSoftmax)).construct(vocab_size=len(words), input_dim=input_dim)
         if share_embedding_softmax:
             share_table(self.bilm, self.softmax, is_new=checkpoint is None)
         self.word_order = WordOrder(vocab) if self.softmax.row_is_rank else None
@@ -147,19 +144,24 @@ class BidirectionalLanguageModel(Model):
         # Returns
 
         loss : `Tensor` (), if the batch has a token to predict
-        n_tokens : `Tensor` (), in evaluation: the weight of the batch, for `--batch-weight-key`
+        n_tokens : `Tensor` (), the weight of the batch, for `--batch-weight-key`
         forward_log_probs, backward_log_probs, mask : `Tensor` (B, T + 1)
             In evaluation of sentences: natural logarithms over the full softmax. For n words, the first n + 1 values
             belong to w₁ … wₙ, `</S>` forward, and to `<S>`, w₁ … wₙ backward. `mask` is True for these.
         """
-        with self._autocast():
-            if windows is not None:
-                forward, backward = self._predict_windows(windows)
-            elif tokens is not None:
-                forward, backward = self._predict_sentences(tokens)
+        device = next(self.parameters()).device
+        if self.training and device.type == "cpu":
+            prepare_memory()
+        warn_of_fallback(device, self.precision)
+        dtype = dtype_on(device, self.precision)
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+            both = self._predict_windows(windows or {}) if tokens is None else self._predict_sentences(tokens)
+            inputs = [(each.vectors, each.targets - 1) for each in both]  # the softmax has no row for padding
+            if self.training:
+                losses = [torch.as_tensor(self.softmax(self.dropout(vectors), rows)) for vectors, rows in inputs]
             else:
-                raise ConfigurationError("the batch: expected 'tokens' or 'windows', got neither")
-            losses = [self._score(predictions) for predictions in (forward, backward)]  # (N,) each
+                losses = [self.softmax.nll(vectors, rows) for vectors, rows in inputs]  # (N,) each
+        forward, _ = both
         if self.softmax.exact or not self.training:
             with torch.no_grad():
                 self.perplexity(*losses, forward.targets == UNKNOWN_ID)  # type: ignore[call-arg]
@@ -167,15 +169,13 @@ class BidirectionalLanguageModel(Model):
             self.throughput.add(forward.targets.numel())
             if self.word_order is not None:
                 self.word_order.add(forward.targets - 1, self.softmax.config["type"])
-        output: dict[str, Tensor] = {}
         n_tokens = losses[0].new_tensor(losses[0].numel())
         if self.training and is_distributed():  # so that the mean gradient of the processes is that of all tokens
             n_tokens = dist_reduce_sum(n_tokens) / distributed.get_world_size()
+        output = {"n_tokens": n_tokens}
         # One of several processes may have an empty batch, which AllenNLP leaves out of the mean loss in evaluation.
         if n_tokens > 0:
             output["loss"] = (losses[0].sum() + losses[1].sum()) / (2 * n_tokens)
-        if not self.training:
-            output["n_tokens"] = n_tokens
         if tokens is not None and not self.training:
             mask = output["mask"] = forward.present  # (B, T + 1)
             for name, nats in zip(("forward_log_probs", "backward_log_probs"), losses, strict=True):
@@ -208,30 +208,14 @@ class BidirectionalLanguageModel(Model):
         return ["perplexity", "forward_perplexity", "backward_perplexity", "oov_rate", "n_tokens"]
 
     def training_state(self) -> dict[str, Any]:
-        """Return what training carries from batch to batch besides the weights: the LSTM states and the counts."""
-        state = [part.cpu() for part in self.carried[True]] if True in self.carried else None
-        return {"carried": state, "counts": dict(self.perplexity.counts)}
+        """Return what training carries from batch to batch besides the weights: the LSTM states and the perplexity."""
+        return {"carried": [part.cpu() for part in self.carried.get(True, ())], "sums": self.perplexity.sums}
 
     def restore_training_state(self, state: dict[str, Any]) -> None:
         """Restore a state that `training_state` returned."""
-        if state["carried"] is not None:
+        if state["carried"]:
             self.carried[True] = LstmState(*state["carried"])
-        self.perplexity.counts = dict(state["counts"])
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        """Prepare the device, and return the context in which products have the model's precision."""
-        device = next(self.parameters()).device
-        if self.training and device.type == "cpu":
-            prepare_memory()
-        warn_of_fallback(device, self.precision)
-        dtype = dtype_on(device, self.precision)
-        return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
-
-    def _score(self, predictions: Predictions) -> Tensor:
-        rows = predictions.targets - 1  # (N,): the softmax has no row for padding
-        if self.training:
-            return torch.as_tensor(self.softmax(self.dropout(predictions.vectors), rows))  # (N,)
-        return self.softmax.nll(predictions.vectors, rows)  # (N,)
+        self.perplexity.sums = state["sums"]
 
     def _predict_windows(self, windows: dict[str, Any]) -> tuple[Predictions, Predictions]:
         """Read one window in each direction, starting from the state after the previous window."""

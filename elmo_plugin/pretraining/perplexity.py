@@ -2,7 +2,7 @@
 
 import math
 from time import perf_counter
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from allennlp.nn.util import dist_reduce_sum
@@ -10,8 +10,6 @@ from allennlp.training.metrics import Metric
 from torch import Tensor
 
 from elmo_plugin.pretraining.softmax import in_float64
-
-COUNTS = ("forward_nats", "backward_nats", "tokens", "unknown")
 
 
 @Metric.register("bidirectional_perplexity")
@@ -35,25 +33,23 @@ class BidirectionalPerplexity(Metric):
 
     def __call__(self, forward: Tensor, backward: Tensor, unknown: Tensor) -> None:  # type: ignore[override]
         """Add N tokens: negative log likelihoods in nats, and whether the forward target is unknown, (N,) each."""
-        each = (forward, backward, torch.ones_like(forward), unknown)  # in the order of `COUNTS`
-        sums = dist_reduce_sum(torch.stack([in_float64(values).sum() for values in each]))  # (4,), over all processes
-        for name, value in zip(COUNTS, sums.tolist(), strict=True):
-            self.counts[name] += value
+        each = (forward, backward, torch.ones_like(forward), unknown)
+        sums = torch.stack([in_float64(values).sum() for values in each])  # (4,)
+        self.sums += dist_reduce_sum(sums).cpu()
 
     def get_metric(self, reset: bool = False) -> dict[str, Any]:
         """Return `perplexity`, `forward_perplexity`, `backward_perplexity`, `oov_rate` and `n_tokens`.
 
         The result is empty if no token was counted, as in training with a `sampled` softmax.
         """
-        n_tokens = self.counts["tokens"]
+        forward, backward, n_tokens, n_unknown = self.sums.tolist()
         if not n_tokens:
             return {}
-        forward, backward = (self.counts[name] / n_tokens for name in COUNTS[:2])
         metrics = {
             "perplexity": perplexity_of(self.nats()),
-            "forward_perplexity": perplexity_of(forward),
-            "backward_perplexity": perplexity_of(backward),
-            "oov_rate": self.counts["unknown"] / n_tokens,
+            "forward_perplexity": perplexity_of(forward / n_tokens),
+            "backward_perplexity": perplexity_of(backward / n_tokens),
+            "oov_rate": n_unknown / n_tokens,
             "n_tokens": int(n_tokens),
         }
         if reset:
@@ -62,11 +58,13 @@ class BidirectionalPerplexity(Metric):
 
     def nats(self) -> float:
         """Return the mean negative log likelihood of a token, of both directions; 0 without tokens."""
-        return (self.counts["forward_nats"] + self.counts["backward_nats"]) / (2 * self.counts["tokens"] or 1)
+        forward, backward, n_tokens, _ = self.sums.tolist()
+        return (forward + backward) / (2 * n_tokens or 1)
 
     def reset(self) -> None:
-        """Set all counts to zero."""
-        self.counts = dict.fromkeys(COUNTS, 0.0)
+        """Forget all tokens."""
+        self.sums = torch.zeros(4, dtype=torch.float64)
+        """Of all processes: the nats of each direction, the tokens, and those whose target is unknown."""
 
 
 def perplexity_of(nats: float) -> float:
@@ -78,21 +76,19 @@ class Throughput:
     """Measures the tokens per second of one process since the first batch."""
 
     def __init__(self) -> None:
-        self._start: Optional[float] = None
+        self._start = 0.0
         self._tokens = 0
 
     def add(self, n_tokens: int) -> None:
         """Count a finished batch. The first one only starts the clock."""
-        if self._start is None:
-            self._start = perf_counter()
-        else:
+        if self._start:
             self._tokens += n_tokens
+        else:
+            self._start = perf_counter()
 
     def get_metric(self, reset: bool = False) -> dict[str, float]:
         """Return `tokens/s`, once two batches are finished."""
-        metric = {}
-        if self._start is not None and self._tokens:
-            metric["tokens/s"] = self._tokens / (perf_counter() - self._start)
+        metric = {"tokens/s": self._tokens / (perf_counter() - self._start)} if self._tokens else {}
         if reset:
-            self._start, self._tokens = None, 0
+            self._start, self._tokens = 0.0, 0
         return metric

@@ -12,7 +12,6 @@ from allennlp.common.util import JsonDict
 from allennlp.data import DatasetReader, Instance
 from allennlp.data.fields import TextField
 from allennlp.models import Model
-from allennlp.nn.util import move_to_device
 from allennlp.predictors import Predictor
 from allennlp.training.util import evaluate
 
@@ -69,7 +68,7 @@ class BiLMPredictor(Predictor):
             return []
         sentences = [instance_words(instance) for instance in instances]
         tensors = self.word_ids.of_sentences(sentences)  # (B, T, C) and (B, T)
-        output = self._model(tokens=move_to_device(tensors, next(self._model.parameters()).device))
+        output = self._model(tokens=tensors)
         scores = self._model.make_output_human_readable(output)
         unknown = (tensors["words"]["tokens"] == UNKNOWN_ID).tolist()  # (B, T)
         answers = zip(sentences, unknown, scores["forward_log_probs"], scores["backward_log_probs"], strict=True)
@@ -133,6 +132,5 @@ def evaluate_language_model(bilm: str, text: str, device: torch.device) -> dict[
     model = load_language_model(bilm).to(device)
     loader = SentenceBatches(TextShardsReader(), text, max_sentence_length=None, shuffle=False)
     loader.index_with(model.vocab)
-    loader.set_target_device(device)
     metrics: dict[str, Any] = evaluate(model, loader, batch_weight_key="n_tokens")
     return metrics

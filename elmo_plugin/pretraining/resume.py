@@ -279,12 +279,17 @@ class ExactResume(TrainerCallback):
         checkpointer: Any = trainer._checkpointer
         workers = getattr(loader, "num_workers", 0)
         is_atomic = isinstance(checkpointer, AtomicCheckpointer)
-        has_loader = self._has_position or not self._is_language_model
-        carries = not self._is_language_model and any(map(_carries_state, trainer.model.modules()))
+        # Whether a part of another model starts a batch from the state after the batch before.
+        carries = not self._is_language_model and any(
+            isinstance(getattr(part, "initial_state", None), CarriedState)
+            or (isinstance(part, _EncoderBase) and part.stateful)
+            for part in trainer.model.modules()
+        )
+        loaders = "'unrolled_streams' or 'sentence_batches'"
         no_state = "no state that it carries from batch to batch ('initial_state' carried, or 'stateful' true)"
         for is_met, key, expected, got in (
             (is_atomic, "trainer.checkpointer", "'atomic'", type(checkpointer).__name__),
-            (has_loader, "data_loader", "'unrolled_streams' or 'sentence_batches'", type(loader).__name__),
+            (self._has_position or not self._is_language_model, "data_loader", loaders, type(loader).__name__),
             (not self._has_position or loader.endless, "data_loader.shuffle", "true", "false"),
             (not workers, "data_loader.num_workers", "0", workers),  # each orders its data by a generator of its own
             (not carries, "model", no_state, "one"),
@@ -353,12 +358,6 @@ class ExactResume(TrainerCallback):
         torch.set_rng_state(own["torch"])
         if own["cuda"] is not None and self.trainer.cuda_device.type == "cuda":
             torch.cuda.set_rng_state(own["cuda"], self.trainer.cuda_device)
-
-
-def _carries_state(part: Any) -> bool:
-    """Return whether a part of a model starts a batch from the state after the batch before."""
-    is_carried = isinstance(getattr(part, "initial_state", None), CarriedState)
-    return is_carried or (isinstance(part, _EncoderBase) and part.stateful)
 
 
 def check_processes(before: int, now: int) -> None:

@@ -4,12 +4,12 @@ from math import cos, pi
 from typing import Any, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
-from allennlp.training.learning_rate_schedulers import LearningRateScheduler
+from allennlp.training.learning_rate_schedulers import LearningRateScheduler, PolynomialDecay
 from torch.optim import Optimizer
 
 
 @LearningRateScheduler.register("warmup_cosine")
-class WarmUpCosine(LearningRateScheduler):
+class WarmUpCosine(PolynomialDecay):
     """Raises the learning rate linearly over the first batches, then lowers it along half a cosine to 0 at the end.
 
     It gets the number of batches of the run from the trainer. AllenNLP's `cosine_with_warmup` needs that number in the
@@ -44,15 +44,14 @@ class WarmUpCosine(LearningRateScheduler):
     ) -> None:
         if num_steps_per_epoch is None:
             raise ConfigurationError("'warmup_cosine': expected a data loader with a length, got one without")
-        self.total_steps = num_epochs * num_steps_per_epoch
-        if not 0 <= warmup_steps < self.total_steps:
+        n_steps = num_epochs * num_steps_per_epoch
+        if not 0 <= warmup_steps < n_steps:
             raise ConfigurationError(
-                f"'warmup_steps': expected 0 or more and less than the {self.total_steps} batches of the run, or a "
-                f"share below 1, got {warmup_steps}"
+                f"'warmup_steps': expected 0 or more and less than the {n_steps} batches of the run, or a share below "
+                f"1, got {warmup_steps}"
             )
-        self.warmup_steps = int(warmup_steps * self.total_steps) if 0 < warmup_steps < 1 else int(warmup_steps)
-        self.steps = 0
-        super().__init__(optimizer)
+        steps = int(warmup_steps * n_steps) if 0 < warmup_steps < 1 else int(warmup_steps)
+        super().__init__(optimizer, num_epochs, num_steps_per_epoch, warmup_steps=steps)
 
     def get_values(self) -> list[float]:
         """Return the current rate of each parameter group."""
@@ -61,15 +60,6 @@ class WarmUpCosine(LearningRateScheduler):
         else:
             part = (1 + cos(pi * (self.steps - self.warmup_steps) / (self.total_steps - self.warmup_steps))) / 2
         return [part * value for value in self.base_values]
-
-    def step(self, metric: Optional[float] = None) -> None:
-        """Do nothing at the end of an epoch, because `step_batch` sets the rates."""
-
-    def step_batch(self, batch_num_total: Optional[int] = None) -> None:
-        """Set the rates of a batch, counted from 1."""
-        self.steps = self.steps + 1 if batch_num_total is None else batch_num_total
-        for group, value in zip(self.optimizer.param_groups, self.get_values(), strict=True):
-            group[self.param_group_field] = value
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of batches so far. The length of the run comes from the config that resumes it."""

@@ -28,13 +28,12 @@ def shard_lines(shard: Path) -> Iterator[str]:
 
     Raises `ConfigurationError` if the shard cannot be read to its end, is not UTF-8, or contains no token.
     """
-    is_empty = True
-    for line in look_at(TextFile(shard).lines(), str(shard), TOKENIZED, quiet=True)[1]:
-        if line.strip(WHITE_SPACE):
-            is_empty = False
-            yield line
-    if is_empty:
+    _, lines = look_at(TextFile(shard).lines(), str(shard), TOKENIZED, quiet=True)
+    sentences = (line for line in lines if line.strip(WHITE_SPACE))
+    first = next(sentences, None)
+    if first is None:
         raise ConfigurationError(f"{shard}: expected one sentence per line, got no tokens")
+    yield from chain([first], sentences)
 
 
 def split_sentences(sentences: Iterable[list[str]], length: Optional[int], source: str) -> Iterator[list[str]]:
@@ -42,11 +41,10 @@ def split_sentences(sentences: Iterable[list[str]], length: Optional[int], sourc
     for tokens in sentences:
         if length is None or len(tokens) <= length:
             yield tokens
-            continue
-        where = f"'{source}': sentences of more than {length} tokens (max_sentence_length)".replace("%", "%%")
-        logger.warning_once(f"{where}, such as one of %d, are split", len(tokens))  # type: ignore[attr-defined]
-        for start in range(0, len(tokens), length):
-            yield tokens[start : start + length]
+        else:
+            where = f"'{source}': sentences of more than {length} tokens (max_sentence_length)".replace("%", "%%")
+            logger.warning_once(f"{where}, such as one of %d, are split", len(tokens))  # type: ignore[attr-defined]
+            yield from chunked(tokens, length)
 
 
 def together(shards: list[Path]) -> list[tuple[Path, ...]]:
