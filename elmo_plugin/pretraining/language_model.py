@@ -144,7 +144,7 @@ class BidirectionalLanguageModel(Model):
         # Returns
 
         loss : `Tensor` (), if the batch has a token to predict
-        n_tokens : `Tensor` (), the weight of the batch, for `--batch-weight-key`
+        n_tokens : `Tensor` (), in evaluation: the weight of the batch, for `--batch-weight-key`
         forward_log_probs, backward_log_probs, mask : `Tensor` (B, T + 1)
             In evaluation of sentences: natural logarithms over the full softmax. For n words, the first n + 1 values
             belong to w₁ … wₙ, `</S>` forward, and to `<S>`, w₁ … wₙ backward. `mask` is True for these.
@@ -172,7 +172,7 @@ class BidirectionalLanguageModel(Model):
         n_tokens = losses[0].new_tensor(losses[0].numel())
         if self.training and is_distributed():  # so that the mean gradient of the processes is that of all tokens
             n_tokens = dist_reduce_sum(n_tokens) / distributed.get_world_size()
-        output = {"n_tokens": n_tokens}
+        output = {} if self.training else {"n_tokens": n_tokens}
         # One of several processes may have an empty batch, which AllenNLP leaves out of the mean loss in evaluation.
         if n_tokens > 0:
             output["loss"] = (losses[0].sum() + losses[1].sum()) / (2 * n_tokens)
