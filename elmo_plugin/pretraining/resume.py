@@ -164,13 +164,14 @@ class AtomicCheckpointer(Checkpointer):
         super().save_checkpoint(trainer)
 
     def load_checkpoint(self) -> Optional[TrainerCheckpoint]:
-        """Load the latest checkpoint, if any, and remove what a killed run has left of others.
+        """Load the latest checkpoint, if any, and remove what a killed run has left of another.
 
         Raises `ConfigurationError` for a checkpoint of another version of the format.
         """
         if self._is_primary:
-            for point in self._points("training") ^ self._points("model"):
-                self._remove_checkpoint(*point)
+            for path in Path(self._serialization_dir).glob("training_state_e*_b*.th"):
+                if self._parse_training_state_path(path) not in {None, *self._find_all_checkpoints()}:
+                    path.unlink()
         checkpoint = super().load_checkpoint()
         if checkpoint is not None:
             version = checkpoint.trainer_state["version"]
@@ -182,20 +183,10 @@ class AtomicCheckpointer(Checkpointer):
             self.restored_metrics = checkpoint.trainer_state.get("training_metrics", {})
         return checkpoint
 
-    def _find_all_checkpoints(self) -> set[tuple[int, int]]:
-        return self._points("training") & self._points("model")
-
-    def _points(self, kind: str) -> set[tuple[int, int]]:
-        """Return the points for which there is a file of a kind, "training" or "model"."""
-        parse = self._parse_training_state_path if kind == "training" else self._parse_model_state_path
-        paths = Path(self._serialization_dir).glob(f"{kind}_state_e*_b*.th")
-        return {point for point in map(parse, paths) if point is not None}
-
     def _remove_checkpoint(self, epochs_completed: int, batches_in_epoch_completed: int) -> None:
         # AllenNLP's method would remove the checkpoints of batches 50 to 59 along with that of batch 5.
-        point = epochs_completed, batches_in_epoch_completed
-        for path in (self._model_state_path(*point), self._training_state_path(*point)):
-            Path(path).unlink(missing_ok=True)
+        for path in (self._model_state_path, self._training_state_path):
+            Path(path(epochs_completed, batches_in_epoch_completed)).unlink(missing_ok=True)
 
 
 @TrainerCallback.register("exact_resume")

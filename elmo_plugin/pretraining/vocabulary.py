@@ -209,19 +209,14 @@ class WordIds:
 
     def words(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
         """Return the vocabulary ids (B, T) of B rows of at most T = `width` words, padded with 0."""
-        ids: list[int] = []
-        for row in rows:
-            # `or`: the padding token of AllenNLP has id 0, but in a text it is an unknown word.
-            ids += [self._index.get(word) or self._unknown for word in row]
-            ids += [0] * (width - len(row))
+        # `or`: the padding token of AllenNLP has id 0, but in a text it is an unknown word.
+        ids = [[self._index.get(word) or self._unknown for word in row] + [0] * (width - len(row)) for row in rows]
         return torch.tensor(ids, dtype=torch.long).view(len(rows), width)
 
     def characters(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
         """Return the character ids (B, T, C) of B rows of at most T = `width` words, padded with 0."""
-        ids = bytearray()
-        for row in rows:
-            ids += b"".join(map(_character_ids, row))
-            ids += bytes(2 * MAX_CHARACTERS * (width - len(row)))
+        size = 2 * MAX_CHARACTERS * width  # of a row, in bytes
+        ids = b"".join(b"".join(map(_character_ids, row)).ljust(size, b"\0") for row in rows)
         shape = len(rows), width, MAX_CHARACTERS
         return torch.from_numpy(np.frombuffer(ids, np.int16).astype(np.int64).reshape(shape))  # (B, T, C)
 
