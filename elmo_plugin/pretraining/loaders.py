@@ -295,17 +295,20 @@ class UnrolledStreams(ShardsLoader):
         return {**super().state_dict(), **rest}
 
     def _to_ids(self, windows: list[list[tuple[str, ...]]]) -> dict[str, Any]:
-        batch: dict[str, Any] = {}
         width = max(self.window, *map(len, windows))
         columns = [list(zip(*window, strict=True)) or [()] * 4 for window in windows]  # of each window
-        for column, direction in ((0, "forward"), (2, "backward")):
-            inputs, targets = ([each[place] for each in columns] for place in (column, column + 1))
-            batch[direction] = {
-                "characters": self.word_ids.characters(inputs, width),  # (S, U, C)
-                "words": self.word_ids.words(inputs, width),  # (S, U)
-                "targets": self.word_ids.words(targets, width),  # (S, U)
+        inputs, targets, backward_inputs, backward_targets = zip(*columns, strict=True)
+        return {
+            direction: {
+                "characters": self.word_ids.characters(read, width),  # (S, U, C)
+                "words": self.word_ids.words(read, width),  # (S, U)
+                "targets": self.word_ids.words(predicted, width),  # (S, U)
             }
-        return batch
+            for direction, read, predicted in (
+                ("forward", inputs, targets),
+                ("backward", backward_inputs, backward_targets),
+            )
+        }
 
 
 @DataLoader.register("sentence_batches")

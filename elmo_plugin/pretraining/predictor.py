@@ -1,6 +1,7 @@
 """The predictor `bilm`, and the scores and the perplexity of any biLM with its softmax."""
 
 from collections.abc import Sequence
+from itertools import compress
 from statistics import fmean
 from typing import Any
 
@@ -64,36 +65,32 @@ class BiLMPredictor(Predictor):
     @torch.no_grad()
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         """Score sentences in one forward pass. All `predict_…` methods end here."""
-        if not instances:
-            return []
         sentences = [instance_words(instance) for instance in instances]
         tensors = self.word_ids.of_sentences(sentences)  # (B, T, C) and (B, T)
         output = self._model(tokens=tensors)
         scores = self._model.make_output_human_readable(output)
         unknown = (tensors["words"]["tokens"] == UNKNOWN_ID).tolist()  # (B, T)
-        answers = zip(sentences, unknown, scores["forward_log_probs"], scores["backward_log_probs"], strict=True)
-        return [_answer(*answer) for answer in answers]
+        answers = []
+        log_probs = scores["forward_log_probs"], scores["backward_log_probs"]
+        for tokens, is_unknown, forward, backward in zip(sentences, unknown, *log_probs, strict=True):
+            answers.append(
+                {
+                    "tokens": tokens,
+                    "forward_log_probs": forward,
+                    "backward_log_probs": backward,
+                    "unknown": list(compress(tokens, is_unknown)),
+                    "forward_perplexity": perplexity_of(-fmean(forward)),
+                    "backward_perplexity": perplexity_of(-fmean(backward)),
+                    "perplexity": perplexity_of(-(fmean(forward) + fmean(backward)) / 2),
+                }
+            )
+        return answers
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         """Return an instance of the words. Raises `ConfigurationError` if both keys are missing."""
         question = read_question(json_dict)
         words = split_tokens(question) if isinstance(question, str) else question
         return Instance({"tokens": TextField(as_tokens(words))})
-
-
-def _answer(tokens: list[str], unknown: list[bool], forward: list[float], backward: list[float]) -> JsonDict:
-    forward_nats, backward_nats = -fmean(forward), -fmean(backward)
-    # `unknown` is padded to the longest sentence of the batch.
-    unknown_tokens = [token for token, is_unknown in zip(tokens, unknown, strict=False) if is_unknown]
-    return {
-        "tokens": tokens,
-        "forward_log_probs": forward,
-        "backward_log_probs": backward,
-        "unknown": unknown_tokens,
-        "forward_perplexity": perplexity_of(forward_nats),
-        "backward_perplexity": perplexity_of(backward_nats),
-        "perplexity": perplexity_of((forward_nats + backward_nats) / 2),
-    }
 
 
 def load_language_model(bilm: str) -> BidirectionalLanguageModel:
