@@ -113,8 +113,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokenizer",
         type=lambda name: SPLITS.get(word(name), name),
         choices=list(TOKENIZERS),
-        default="space",
-        help="split into tokens at white space (default), at tabs, or by spaCy's rules for the language; or CoNLL-U",
+        help="split into tokens at white space (default; if given, any file is taken as lines of tokens), at tabs, or "
+        "by spaCy's rules for the language; or CoNLL-U",
     )
     work.add_argument("--id-column", metavar="COLUMN", help="use the ids in this column as keys")
     work.add_argument(
@@ -216,13 +216,14 @@ def _corpus(args: argparse.Namespace) -> Any:
     if args.id_column and args.use_sentence_keys:
         raise argparse.ArgumentError(None, "expected --id-column or --use-sentence-keys, got both")
     readers: dict[str, Any] = {
-        "space": partial(read_lines, use=TO_EMBED),
+        "": partial(read_lines, use=TO_EMBED),
+        "space": partial(read_lines, use=None),
         "tab": partial(read_lines, use=TABS_TO_EMBED),
         "spacy": partial(read_lines, use=RAW_TO_EMBED),
         "conll": read_conll,
     }
-    read_rows = TableReader(args.id_column, args.text_column) if args.text_column else readers[args.split]
-    return Corpus(args.input, Tokenizer.by_name(TOKENIZERS[args.split])(), read_rows)
+    read_rows = TableReader(args.id_column, args.text_column) if args.text_column else readers[args.split or ""]
+    return Corpus(args.input, Tokenizer.by_name(TOKENIZERS[args.split or "space"])(), read_rows)
 
 
 def _file(args: argparse.Namespace) -> Any:

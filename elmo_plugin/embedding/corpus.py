@@ -72,9 +72,9 @@ class Window:
         return f"{self.start:012}-{digest.hexdigest()}"
 
 
-def read_lines(lines: Iterable[str], name: str, use: Use = TOKENIZED) -> Iterator[Row]:
-    """Read one sentence per line. Raises `ConfigurationError` for a kind of file that `use` does not take."""
-    for line in look_at(lines, name, use)[1]:
+def read_lines(lines: Iterable[str], name: str, use: Optional[Use] = TOKENIZED) -> Iterator[Row]:
+    """Read one sentence per line. Raises `ConfigurationError` for a kind of file that `use` does not take, if given."""
+    for line in look_at(lines, name, use)[1] if use else lines:
         yield Row(None, line.rstrip("\r\n"))
 
 

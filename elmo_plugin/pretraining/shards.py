@@ -114,7 +114,9 @@ class TextShardsReader(DatasetReader):
 
     def _read(self, file_path: str) -> Iterator[Instance]:
         logger.info("Reading text shards %s", file_path)
-        lines = chain.from_iterable(map(shard_lines, find_shards(file_path)))
+        shards = find_shards(file_path)
+        look_at(TextFile(shards[0]).lines(), str(shards[0]), TOKENIZED)
+        lines = chain.from_iterable(map(shard_lines, shards))
         pieces = split_sentences(map(split_tokens, lines), self._max_sentence_length, file_path)
         for piece in self.shard_iterable(pieces):
             yield self.text_to_instance(piece)

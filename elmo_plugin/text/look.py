@@ -107,7 +107,7 @@ TAGGED_WORDS = Use(
     "a word and its tag per line", [*TEXTS, *TABLES], advice={JSON_LINES: "write a word and its tag per line"}
 )
 TO_EMBED = TOKENIZED._replace(
-    of_a_table=PROSE.of_a_table,
+    of_a_table=f"{PROSE.of_a_table}, and --split space its lines as they are",
     advice={
         CONLLU: "--split conll reads its sentences",
         COLUMNS: "--split conll reads its sentences",

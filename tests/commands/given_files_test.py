@@ -88,12 +88,13 @@ def test_what_is_no_text_is_an_error_of_one_line(folder: Path, command: str, nam
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_training_reads_none_of_them(folder: Path, name: str) -> None:
+def test_training_and_evaluation_read_none_of_them(folder: Path, name: str) -> None:
     content, fact = REFUSED[name]
     Path("given").write_text(content, encoding="utf-8", newline="")
-    with pytest.raises(ConfigurationError, match="given") as raised:
-        list(TextShardsReader().read("given"))
-    assert fact in str(raised.value)
+    for read in (lambda: list(TextShardsReader().read("given")), lambda: run("evaluate", "english-tiny", "given")):
+        with pytest.raises(ConfigurationError, match="given") as raised:
+            read()
+        assert fact in str(raised.value)
 
 
 @pytest.mark.parametrize("command", ["embed-corpus", "nearest-contexts", "convert-elmo"])
@@ -102,6 +103,18 @@ def test_raw_text_is_said_once(folder: Path, command: str, capsys: pytest.Captur
     run(command, *(argument.format("raw.txt") for argument in COMMANDS[command]))
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "raw.txt looks untokenized" in line]
     assert "prepare-text" in said and ("--split spacy" in said) == (command == "embed-corpus")
+
+
+def test_raw_text_to_train_or_evaluate_on_is_said_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Path("raw.txt").write_text(RAW, encoding="utf-8")
+    config = {"dataset_reader": "text_shards", "train_data_path": "raw.txt", "vocabulary": {"type": "empty"}}
+    Path("config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(SystemExit, match="1"):  # the config has no model
+        run("check-data", "config.json")
+    assert sum("raw.txt looks untokenized" in message for message in caplog.messages) == 1
+    caplog.clear()
+    run("evaluate", "english-tiny", "raw.txt")
+    assert sum("raw.txt looks untokenized" in message for message in caplog.messages) == 1
 
 
 def test_tokenized_text_is_no_cause_for_a_word(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,6 +165,14 @@ def test_a_long_cell_is_read_and_errors_name_the_line(folder: Path) -> None:
         Path("given").write_text(content, encoding="utf-8")
         with pytest.raises(SystemExit, match=fact):
             embed("given", "--text-column", "review")
+
+
+def test_a_guess_is_overridden(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("lines").write_text("It\tsank .\nHe\tcame .\nWe\tsang .\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="--split space"):
+        embed("lines")
+    assert [array.shape[1] for array in embed("lines", "--split", "space").values()] == [3, 3, 3]
+    assert "warning" not in capsys.readouterr().err
 
 
 def test_columns_of_words_are_read_as_sentences(folder: Path) -> None:
