@@ -300,7 +300,7 @@ def packed(*names: str) -> bytes:
         (b"\x28\xb5\x2f\xfd\x04", "zstd -d"),
         ("It rained.".encode("utf-32"), "iconv -f UTF-32"),
         ("It rained.".encode("utf-16"), "iconv -f UTF-16"),
-        (gzip.compress("It rained.".encode("utf-16")), "iconv -f UTF-16"),
+        (gzip.compress("It rained.".encode("utf-16"), mtime=0), "iconv -f UTF-16"),
         ("It rained.\n".encode("utf-16-le"), "UTF-16"),
         (b"%PDF-1.7\n", "pdftotext"),
         ("It raíned.".encode("latin-1"), "iconv -f WINDOWS-1252"),
