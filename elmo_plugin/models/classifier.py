@@ -144,8 +144,7 @@ class ElmoClassifier(Model):
         logits = self.classification(hidden)  # (B, labels)
         output: dict[str, Any] = {"logits": logits, "probs": logits.softmax(dim=-1)}
         if label is not None:
-            self.labels.check(label, self.training)
-            known = self.labels.are_known(label)
+            known = self.labels.known(label, self.training)
             gold = label.where(known, -1)
             losses = nn.functional.cross_entropy(logits, gold, ignore_index=-1, reduction="none")  # (B,)
             output["loss"] = losses.sum() / known.sum().clamp(min=1)

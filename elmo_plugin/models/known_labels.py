@@ -59,22 +59,16 @@ class KnownLabels:
         """Return the name of the label with this index."""
         return self._names.get(index, UNSEEN)
 
-    def are_known(self, indices: Tensor) -> BoolTensor:
-        """Return which gold labels the model can predict, in the shape of `indices`."""
-        return (indices >= 0) & (indices < self.size)  # type: ignore[return-value]
-
-    def check(self, indices: Tensor, training: bool) -> None:
-        """Warn once if there is a gold label that the model cannot predict.
+    def known(self, indices: Tensor, training: bool) -> BoolTensor:
+        """Return which gold labels the model can predict, in the shape of `indices`, and warn once if it cannot all.
 
         Raises `ConfigurationError` in training, because the model cannot learn such a label.
         """
-        if self._has_warned and not training:
-            return
-        unseen = indices[~self.are_known(indices)]
-        if not unseen.numel():
-            return
+        known: BoolTensor = (indices >= 0) & (indices < self.size)  # type: ignore[assignment]
+        if known.all():
+            return known
         if training and torch.is_grad_enabled():
-            names = {self.name(index) for index in unseen.unique().tolist()} - {UNSEEN} or self._indices.unseen
+            names = {*map(self.name, indices[~known].tolist())} - {UNSEEN} or self._indices.unseen
             raise ConfigurationError(
                 f"training data: expected one of the {self.size} labels of the model (namespace {self.namespace!r}), "
                 f"got {', '.join(map(repr, sorted(names)[:5])) or 'others'} (`elmo-plugin check-data` lists them). To "
@@ -82,21 +76,22 @@ class KnownLabels:
                 "regexes: [['.*', { type: 'pretrained', weights_file_path: 'RUN/best.th' }]], prevent_regexes: "
                 f"{[*self.layers]} }}"
             )
+        if not self._has_warned:
+            logger.warning(
+                "The data have labels that training has not seen (namespace %r). They count as errors of the model; "
+                "`elmo-plugin check-data` lists them",
+                self.namespace,
+            )
         self._has_warned = True
-        logger.warning(
-            "The data have labels that training has not seen (namespace %r). They count as errors of the model; "
-            "`elmo-plugin check-data` lists them",
-            self.namespace,
-        )
+        return known
 
 
 class _Indices(dict[str, int]):
-    """Map labels to indices, and any unseen label to −1."""
+    """Map labels to indices, and any unseen label to −1. `unseen` are those that this process has read."""
 
     def __init__(self, labels: dict[str, int]) -> None:
         super().__init__(labels)
         self.unseen = set[str]()
-        """The unseen labels that this process has read."""
 
     def __missing__(self, label: str) -> int:
         self.unseen.add(label)

@@ -142,7 +142,6 @@ class ElmoTagger(Model):
         predicted = self._decode(logits, mask)
         output: dict[str, Any] = {"logits": logits, "mask": mask, "tags": predicted}
         if tags is not None:
-            self.labels.check(tags, self.training)
             output["loss"] = self._loss(logits, tags, mask, ignore_loss_on_o_tags)
             self._measure(predicted, tags, mask)
         if metadata is not None:
@@ -181,7 +180,7 @@ class ElmoTagger(Model):
         return [tags[:length] for tags, length in rows]
 
     def _loss(self, logits: Tensor, tags: Tensor, mask: BoolTensor, ignore_o: bool) -> Tensor:
-        counted = self.labels.are_known(tags)  # (B, T)
+        counted = self.labels.known(tags, self.training)  # (B, T)
         if ignore_o:
             counted = counted & (tags != self.vocab.get_token_index("O", self.label_namespace))  # type: ignore[assignment]
         if self.crf is None:
