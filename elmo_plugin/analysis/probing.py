@@ -196,14 +196,12 @@ def most_frequent(train: Examples, dev: Examples) -> np.ndarray:
 
 def linear(train: Examples, dev: Examples, layer: int) -> np.ndarray:
     """Predict labels (N,) by logistic regression over a layer's features, scaled to unit deviation in training."""
-    from sklearn.exceptions import ConvergenceWarning  # takes half as long as PyTorch
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+    from sklearn import exceptions, linear_model, pipeline, preprocessing  # takes half as long as PyTorch
 
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=100))
+    classifier = linear_model.LogisticRegression(C=0.1, max_iter=100)
+    model = pipeline.make_pipeline(preprocessing.StandardScaler(), classifier)
     # After 75 iterations, accuracies change by less than 0.1 %.
-    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+    with warnings.catch_warnings(action="ignore", category=exceptions.ConvergenceWarning):
         model.fit(train.vectors[layer], train.labels)
     return np.asarray(model.predict(dev.vectors[layer]))  # (N of dev,)
 

@@ -126,7 +126,11 @@ def find_runs(paths: Sequence[Path], names: Optional[str] = None) -> tuple[list[
 
     Raises `ConfigurationError` if no folder holds a finished run.
     """
-    pattern = _path_pattern(names or "TASK/VARIANT-SEED")
+    groups = {"TASK": "(?P<task>[^/]+)", "VARIANT": "(?P<variant>[^/]+)", "SEED": r"(?P<seed>\d+)"}
+    parts = re.split("(TASK|VARIANT|SEED)", names or "TASK/VARIANT-SEED")
+    if len(set(parts[1::2])) < len(parts[1::2]) or not {"TASK", "VARIANT"} <= set(parts):
+        raise ConfigurationError(f"'names': expected TASK and VARIANT once each, and SEED at most once, got {names!r}")
+    pattern = re.compile("(.*/)?" + "".join(groups.get(part) or re.escape(part) for part in parts))
     folders = {
         Path(folder)
         for path in paths
@@ -199,15 +203,6 @@ def _read(folder: Path, name: str, pattern: re.Pattern[str], must_match: bool) -
         metrics=metrics,
         mixes=read_layer_weights(folder) or {},
     )
-
-
-def _path_pattern(names: str) -> re.Pattern[str]:
-    """Return the pattern for the end of a path in which TASK, VARIANT and SEED stand for names and a number."""
-    groups = {"TASK": "(?P<task>[^/]+)", "VARIANT": "(?P<variant>[^/]+)", "SEED": r"(?P<seed>\d+)"}
-    parts = re.split("(TASK|VARIANT|SEED)", names)
-    if len(set(parts[1::2])) < len(parts[1::2]) or not {"TASK", "VARIANT"} <= set(parts):
-        raise ConfigurationError(f"'names': expected TASK and VARIANT once each, and SEED at most once, got {names!r}")
-    return re.compile("(.*/)?" + "".join(groups.get(part) or re.escape(part) for part in parts))
 
 
 def read_layer_weights(folder: Path) -> Optional[dict[str, LearnedMix]]:

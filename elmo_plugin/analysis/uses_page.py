@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Optional
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pandas import DataFrame
 from sklearn.decomposition import PCA
@@ -71,7 +70,7 @@ def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int],
     `nearest` get the numbers 1, 2, …  The labels are in the given order, or else the most frequent one comes first.
     """
     components = PCA(2, random_state=0)
-    query, *points = components.fit_transform(vectors).tolist()  # (2,) each
+    query, *points = components.fit_transform(vectors)  # (2,) each
     counts = Counter(labels)
     figure, (axis,) = panels(WIDTH + 0.1 * len(counts))
     ordered = [label for label in order if label in counts] or [label for label, _ in counts.most_common()]
@@ -85,31 +84,25 @@ def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int],
         xlabel=f"Component 1 ({first:.0f} % of the variance)", ylabel=f"Component 2 ({second:.0f} % of the variance)"
     )
     add_legend(figure, axis)
-    _number(axis, np.array(points), nearest)
-    return figure
-
-
-def _number(axis: Axes, points: np.ndarray, nearest: Sequence[int]) -> None:
-    """Write 1, 2, … beside the plot, and draw a line from each to its point, so that no number hides anything.
-
-    `points` (N, 2) are those of all uses. Points that are drawn on top of each other share a label, such as `3, 5`.
-    """
-    scaled = points / np.maximum(np.ptp(points, axis=0), 1e-9)
+    # The numbers stand beside the plot, with a line from each to its point, so that no number hides anything. Points
+    # that are drawn on top of each other share a label, such as `3, 5`.
+    scaled = np.array(points) / np.maximum(np.ptp(points, axis=0), 1e-9)  # (N, 2)
     numbers: dict[int, list[int]] = {}  # by the first of the points in a place
     for number, index in enumerate(nearest, 1):
         here = (other for other in numbers if np.abs(scaled[other] - scaled[index]).max() < SAME_PLACE)
         numbers.setdefault(next(here, index), []).append(number)
-    ordered = sorted(numbers, key=lambda index: float(points[index, 1]))
-    for height, index in zip(np.linspace(0, 1, len(ordered) + 2)[1:-1], ordered, strict=True):
+    from_below = sorted(numbers, key=lambda index: float(points[index][1]))
+    for height, index in zip(np.linspace(0, 1, len(numbers) + 2)[1:-1], from_below, strict=True):
         axis.annotate(
             ", ".join(map(str, numbers[index])),
-            (points[index, 0], points[index, 1]),
+            points[index],
             textcoords="axes fraction",
             xytext=(1.04, height),
             va="center",
-            fontsize=min(9, 200 / len(ordered)),
+            fontsize=min(9, 200 / len(numbers)),
             arrowprops={"arrowstyle": "-", "color": "gray", "lw": 0.5, "relpos": (0, 0.5)},
         )
+    return figure
 
 
 def _marked(tokens: Sequence[str], position: int) -> str:
