@@ -191,8 +191,8 @@ def write_contexts(
     Returns the files. Raises `ConfigurationError` if the libraries of the `report` extra are not installed.
     """
     with extra("report"):
-        from elmo_plugin.analysis.uses_page import write
-    return write(output, queries, found, layer, k, senses)
+        from elmo_plugin.analysis.figure_pages import write_uses_page
+    return write_uses_page(output, queries, found, layer, k, senses)
 
 
 class _Neighborhood:

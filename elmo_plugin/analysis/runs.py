@@ -109,9 +109,9 @@ def write_report(paths: Sequence[Path], output: Path, names: Optional[str] = Non
     Raises `ConfigurationError` if no run is finished or the libraries of the `report` extra are not installed.
     """
     with extra("report"):
-        from elmo_plugin.analysis.report_page import write
+        from elmo_plugin.analysis.figure_pages import write_report_page
     runs, uncounted = find_runs(paths, names)
-    return Report(runs, uncounted, write(output, paths, runs, uncounted))
+    return Report(runs, uncounted, write_report_page(output, paths, runs, uncounted))
 
 
 def find_runs(paths: Sequence[Path], names: Optional[str] = None) -> tuple[list[Run], list[Uncounted]]:

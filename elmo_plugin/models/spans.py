@@ -214,5 +214,4 @@ class SpanF1(Metric):
             tag if tag[:1] in self.label_encoding else f"{inside if tag == before else 'B'}-{tag}"
             for before, tag in pairwise(["", *tags])
         ]
-        spans: Spans = TAGS_TO_SPANS[self.label_encoding](readable, [])
-        return set(SpanBasedF1Measure._handle_continued_spans(spans))
+        return set(SpanBasedF1Measure._handle_continued_spans(TAGS_TO_SPANS[self.label_encoding](readable, [])))

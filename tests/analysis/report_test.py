@@ -74,7 +74,7 @@ def test_the_html_page_escapes_names_and_needs_no_other_file(report: Report) -> 
 
 
 def test_figures_can_stand_in_an_article(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from elmo_plugin.analysis import report_page
+    from elmo_plugin.analysis import figure_pages
 
     write_run(tmp_path / "runs/one-1", tagger_config(1), [0.5, 0.75], "f1-measure-overall", task="one", variant="v")
     write_pretraining(tmp_path / "runs/bilm", [(90.0, 80.0)])
@@ -86,8 +86,8 @@ def test_figures_can_stand_in_an_article(tmp_path: Path, monkeypatch: pytest.Mon
             figures.update(section.figures)
         return original(*args)
 
-    original = report_page.write_page
-    monkeypatch.setattr(report_page, "write_page", keep)
+    original = figure_pages.write_page
+    monkeypatch.setattr(figure_pages, "write_page", keep)
     page = write_report([tmp_path / "runs"], tmp_path / "page")
     titles = "".join(text_of(page, path.name) for path in page.files if path.suffix == ".svg")
     for title in ("Span F1 on one (%)", "Perplexity on news", "Weight of the layer on one", "Epoch"):
@@ -107,7 +107,7 @@ def test_a_failed_report_leaves_the_old_one(grid: Path, report: Report, monkeypa
     before = {path: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(ConfigurationError, match="begun"):
         write_report([grid / "begun"], folder)
-    monkeypatch.delitem(sys.modules, "elmo_plugin.analysis.report_page")
+    monkeypatch.delitem(sys.modules, "elmo_plugin.analysis.figure_pages")
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigurationError, match=r"pandas.*pip install 'elmo-plugin\[report\]'"):
         write_report([grid / "bilm"], folder)
