@@ -52,15 +52,17 @@ FIRST_BYTES = 512
 
 
 def plain_location(location: Location) -> str:
-    """Return a `file:` URL or a path with `~` as a plain path without a trailing slash; other URLs stay as they are."""
+    """Return the path of a local location, without a trailing slash: a `file:` URL, a path with `~`, or a bundled name.
+
+    Other URLs stay as they are.
+    """
     name = fspath(location)
-    is_file_url = name.startswith("file://")
-    if is_file_url:
-        name = name.removeprefix("file://")
-    if "://" in name:
+    if (folder := bundled_folder(name)) is not None:
+        return str(folder)
+    if "://" in name.removeprefix("file://"):
         return name.rstrip("/") if name.startswith(HUB) else name
-    path = expanduser(name).rstrip("/") or name
-    return unquote(path) if is_file_url and not exists(path) else path
+    path = expanduser(name.removeprefix("file://")).rstrip("/") or name
+    return unquote(path) if name.startswith("file://") and not exists(path) else path
 
 
 def local_file(location: Location, key: str) -> Path:
@@ -111,7 +113,7 @@ def unfinished_run(name: str) -> Optional[str]:
 def is_missing(location: Location) -> bool:
     """Return whether a location is neither an existing path, nor a URL, nor the name of a bundled biLM."""
     name = plain_location(location)
-    return "://" not in name and not (name and exists(name)) and bundled_folder(name) is None
+    return "://" not in name and not exists(name)
 
 
 def names_in(location: Location) -> list[str]:
@@ -144,12 +146,9 @@ def file_in(folder: Path, name: str) -> Path:
 def read_object(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file. Raises `ConfigurationError` that names the file if it holds none."""
     try:
-        content = read_json(path)
-        if not isinstance(content, dict):
-            raise ValueError(f"expected an object, got a {type(content).__name__}")
+        return read_json(path)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"'{path}' cannot be read: {error}") from error
-    return content
 
 
 def bundled_names() -> list[str]:

@@ -8,7 +8,7 @@ trained model is a program, because its config can name any Python class: AllenN
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import PathLike, fspath
 from pathlib import Path, PurePosixPath
 from typing import Any, Optional, Union
@@ -33,7 +33,6 @@ from elmo_plugin.checkpoints.confined import confined, unpacked
 from elmo_plugin.checkpoints.files import (
     FileKind,
     Location,
-    bundled_folder,
     bundled_names,
     file_kind,
     is_missing,
@@ -42,7 +41,6 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
     unfinished_run,
 )
-from elmo_plugin.checkpoints.native import SUFFIX, Native
 from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
 from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows
 from elmo_plugin.common import check_value, printable
@@ -98,19 +96,15 @@ def bilm_keys(
     files instead. Without `options_file`, the options beside the weights are used; without all three, the published
     pair. Raises `ConfigurationError` for keys that contradict each other or name no biLM.
     """
+    files = {"options_file": options_file, "weight_file": weight_file}
+    keys: dict[str, Any] = {key: value for key, value in files.items() if value is not None}
     if bilm is not None:
-        if options_file is not None or weight_file is not None:
+        if keys:
             raise ConfigurationError("'bilm': expected either 'bilm' or 'options_file' and 'weight_file', got both")
-        if not isinstance(bilm, (str, PathLike, Mapping)):
-            raise ConfigurationError(
-                f"'bilm': expected a location, or an object with 'pretrained' or 'options', got {bilm!r}"
-            )
-        keys = dict(bilm) if isinstance(bilm, Mapping) else {"pretrained": fspath(bilm)}
-    elif weight_file is not None:
-        keys = {"weight_file": weight_file} | ({} if options_file is None else {"options_file": options_file})
-    elif options_file is None:
+        keys = dict(bilm) if isinstance(bilm, Mapping) else {"pretrained": bilm}
+    elif not keys:
         keys = {"options_file": PUBLISHED_OPTIONS, "weight_file": PUBLISHED_WEIGHTS}
-    else:
+    if set(keys) == {"options_file"}:
         raise ConfigurationError(
             f"'weight_file': expected the weights that belong to 'options_file' {options_file}, got none"
         )
@@ -121,6 +115,7 @@ def bilm_keys(
             raise ConfigurationError(
                 f"'{key}': expected a path, a URL or the name of a bundled biLM, got {keys[key]!r}"
             )
+        keys[key] = fspath(keys[key])
     return keys
 
 
@@ -157,7 +152,8 @@ def resolve_bilm(
     checkpoint = _archived(keys, serialization_dir)  # in which `<S>` and `</S>` keep the ids that they had in training
     if checkpoint is None:
         checkpoint = find_checkpoint(keys, None)
-        checkpoint = checkpoint if vocab is None else with_task_vocabulary(checkpoint, vocab)
+        if vocab is not None:
+            checkpoint = with_task_vocabulary(checkpoint, vocab)
     return build_bilm(checkpoint, kernel, _source(keys))
 
 
@@ -241,8 +237,6 @@ def trained_model(location: Location, key: str) -> Optional[Path]:
     config and weights. Raises `ConfigurationError` that names `key` if the location cannot be read.
     """
     name = plain_location(location)
-    if bundled_folder(name) is not None:
-        return None
     path = local_file(name, key)
     if path.is_dir():
         is_model = isinstance(_format_of(path, name), AllenNlpArchive) and CONFIG in names_in(path)
@@ -275,10 +269,10 @@ def _load_archive(original: Function, archive_file: Location, *args: Any, **opti
     a `.tar.gz`. Cause: AllenNLP opens any `.tar.gz`, whatever its name. Guard: all other names and folders are opened.
     """
     name = plain_location(archive_file)
-    if urlsplit(name).path.endswith(OF_WEIGHTS) or bundled_folder(name) is not None:
+    if urlsplit(name).path.endswith(OF_WEIGHTS):
         raise ConfigurationError(f"'{name}': expected a trained model, NAME.tar.gz, got a file that is called weights")
     if Path(name).is_dir() and not isinstance(_format_of(name, name), AllenNlpArchive | None):
-        raise ConfigurationError(f"'{name}': expected the folder of a trained model, got one with a biLM alone")
+        raise ConfigurationError(f"'{archive_file}': expected a trained model, got a folder with a biLM alone")
     return original(archive_file, *args, **options)
 
 
@@ -290,24 +284,18 @@ def _opened(location: Location, has_options: bool = False) -> Iterator[tuple[Che
     """
     name, key = plain_location(location), "'weight_file': " if has_options else ""
     try:
-        if (folder := bundled_folder(name)) is not None:
-            yield Native(), next(folder.glob(f"*{SUFFIX}"))
-        elif is_missing(name):
-            bundled = (
-                f"; the bundled biLMs are: {', '.join(bundled_names()) or 'none'}" if Path(name).name == name else ""
-            )
+        if is_missing(name):
+            bundled = f"; the bundled biLMs are: {', '.join(bundled_names())}" if Path(name).name == name else ""
             why = unfinished_run(name) or f"there is no such file or folder{bundled}"
             raise ConfigurationError(f"{key}'{name}' holds no biLM: {why}")
-        elif (form := _format_of(name, name)) is not None:
+        if (form := _format_of(name, name)) is not None:
             yield form, name
-        else:
-            path = local_file(name, "pretrained")
-            kind = file_kind(path)
-            if kind is FileKind.GZIP or (kind is FileKind.ZIP and not name.endswith(STATE_DICTS)):
-                with unpacked(path, name) as inside:
-                    yield _format_in(inside, name)
-            else:
-                yield (BilmTf(), name) if has_options and kind is not FileKind.FOLDER else _format_in(path, name)
+            return
+        path = local_file(name, "pretrained")
+        kind = file_kind(path)
+        is_packed = kind is FileKind.GZIP or (kind is FileKind.ZIP and not name.endswith(STATE_DICTS))
+        with unpacked(path, name) if is_packed else nullcontext(path) as place:
+            yield (BilmTf(), name) if has_options and place.is_file() else _format_in(place, name)
     except ConfigurationError as error:
         error.message = printable(str(error.message))  # it may quote the file
         raise
@@ -333,19 +321,17 @@ def _format_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
 
     Errors call the path `name`. Raises `ConfigurationError` that lists what was expected and what is there.
     """
-    form = _format_of(path, name)
-    if form is not None:
-        return form, path
     content = [path / inner for inner in names_in(path)]
     folders = [place for place in content if place.is_dir() and not place.is_symlink()]
-    found = [(form, place) for place in folders if (form := _format_of(place, f"{name}/{place.name}")) is not None]
-    if len(found) == 1:
+    called = {place: name + str(place).removeprefix(str(path)) for place in (path, *folders)}
+    found = [(form, place) for place in called if (form := _format_of(place, called[place])) is not None]
+    if len(found) == 1 or (found and found[0][1] == path):
         return found[0]
     if found:
         inside = ", ".join(place.name for _, place in found[:MOST_NAMES])
         raise ConfigurationError(f"'{name}': expected one folder with a biLM, got {inside}; name one of them")
-    formats = {form: CheckpointFormat.resolve_class_name(form)[0] for form in sorted(CheckpointFormat.list_available())}
-    looked_for = ", ".join(f"{cls.looks_for} ({form})" for form, cls in formats.items())
+    available = sorted(CheckpointFormat.list_available())
+    looked_for = ", ".join(f"{CheckpointFormat.by_name(form).looks_for} ({form})" for form in available)
     names = [f"{file.name}/" if file.is_dir() else file.name for file in content]
     kind = FileKind.TORCH if name.endswith(STATE_DICTS) else file_kind(path)
     got = ADVICE.get(kind, kind.value)
@@ -371,14 +357,12 @@ def _options(keys: dict[str, Any]) -> BiLMOptions:
 
 def _source(keys: dict[str, Any]) -> str:
     """Return the location of the weights as the config has it: the name of the biLM in an archive."""
-    return fspath(keys["pretrained"] if "pretrained" in keys else keys["weight_file"])
+    return str(keys["pretrained"] if "pretrained" in keys else keys["weight_file"])
 
 
 def _archived(keys: dict[str, Any], serialization_dir: Optional[str]) -> Optional[Checkpoint]:
     """Read the biLM from an archive, or from a run if its original files no longer exist; `None` otherwise."""
     source = _source(keys)
     reject_override(serialization_dir, "bilm", source)
-    archived = archived_checkpoint(serialization_dir, source, ARCHIVED_WEIGHTS)
-    if archived is None and is_missing(source):
-        archived = archived_checkpoint(serialization_dir, source, TRAINING_WEIGHTS)
-    return archived
+    names = [ARCHIVED_WEIGHTS, *([TRAINING_WEIGHTS] if is_missing(source) else [])]
+    return next(filter(None, (archived_checkpoint(serialization_dir, source, name) for name in names)), None)

@@ -117,25 +117,17 @@ def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _read_entries(path: Path) -> list[str]:
-    """Return the entries of a vocabulary file in the order of their ids."""
-    return parse_vocabulary(read_text(path, f"{path}"), f"{path}")
-
-
-def parse_vocabulary(text: str, name: str) -> list[str]:
-    """Return the entries in the order of their ids.
-
-    Errors call the file `name`. Raises `ConfigurationError` if the text is not such a vocabulary.
-    """
+    """Return the entries of a vocabulary file in the order of their ids. Raises `ConfigurationError` for any other."""
     entries: dict[str, str] = {}
-    lines = split_lines(text, name)
+    lines = split_lines(read_text(path, f"{path}"), f"{path}")
     for number, line in enumerate(lines, start=1):
         *entry, id = line.strip().split("\t")
         if len(entry) > 1 or not id.isdecimal():
-            raise ConfigurationError(f"'{name}', line {number}: expected an entry, a tab and an id, got {line!r}")
+            raise ConfigurationError(f"'{path}', line {number}: expected an entry, a tab and an id, got {line!r}")
         entries[id] = entry[0] if entry else NAMELESS
     found = [entries[id] for id in map(str, range(len(lines))) if id in entries]
     if not len(found) == len(entries) == len(lines):
         raise ConfigurationError(
-            f"'{name}': expected the ids 0 to {len(lines) - 1}, each once, in its {len(lines)} lines"
+            f"'{path}': expected the ids 0 to {len(lines) - 1}, each once, in its {len(lines)} lines"
         )
     return found

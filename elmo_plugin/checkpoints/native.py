@@ -175,18 +175,22 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> tuple[Checkpoint, di
     unknown = metadata.keys() - TEXTS - {"format", "version", "sums"}
     if unknown:
         raise ConfigurationError(f"'{path}' is damaged: the native format has no metadata '{min(unknown)}'")
-    sums = _json(metadata, "sums", path) or {}
+    blocks: dict[str, dict[str, Any]] = {"sums": {}, "options": {}}
+    for key in ("sums", "options", "softmax"):
+        if key in metadata:
+            try:
+                blocks[key] = parse_json(metadata[key])
+            except ValueError as error:
+                raise ConfigurationError(f"'{path}', metadata '{key}': {error}") from error
     for key in TEXTS & metadata.keys():
-        _check_sum(key, metadata[key].encode(), sums, path)
+        _check_sum(key, metadata[key].encode(), blocks["sums"], path)
     try:
-        options = BiLMOptions.from_dict(
-            {"language": _language_on_card(path), **(_json(metadata, "options", path) or {})}
-        )
+        options = BiLMOptions.from_dict({"language": _language_on_card(path), **blocks["options"]})
     except ConfigurationError as error:
         raise ConfigurationError(f"'{path}', metadata 'options': {error}") from error
-    softmax = _json(metadata, "softmax", path)
+    softmax = SavedSoftmax(blocks["softmax"], {}) if "softmax" in blocks else None
     vocabulary = split_lines(metadata["vocabulary"], f"{path}") if "vocabulary" in metadata else None
-    return Checkpoint(options, {}, None if softmax is None else SavedSoftmax(softmax, {}), vocabulary), sums
+    return Checkpoint(options, {}, softmax, vocabulary), blocks["sums"]
 
 
 def _language_on_card(path: Path) -> Optional[str]:
@@ -197,19 +201,6 @@ def _language_on_card(path: Path) -> Optional[str]:
     with card.open(encoding="utf-8", errors="replace") as file:
         found = LANGUAGE.search(file.read(MOST_OF_CARD))
     return found and found[1]
-
-
-def _json(metadata: dict[str, str], key: str, path: Path) -> Optional[dict[str, Any]]:
-    """Return the JSON object under a key of the metadata, or `None` without the key."""
-    if key not in metadata:
-        return None
-    try:
-        value = parse_json(metadata[key])
-    except ValueError as error:
-        raise ConfigurationError(f"'{path}', metadata '{key}': {error}") from error
-    if not isinstance(value, dict):
-        raise ConfigurationError(f"'{path}', metadata '{key}': expected an object, got a {type(value).__name__}")
-    return value
 
 
 def _check_sum(name: str, content: Union[bytes, memoryview], sums: Mapping[str, int], path: Path) -> None:

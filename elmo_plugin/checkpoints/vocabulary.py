@@ -114,13 +114,12 @@ def with_vocabulary(checkpoint: Checkpoint, words: list[str], name: str) -> Chec
     rows = checkpoint.options.n_tokens_vocab
     if len(words) != rows:
         raise ConfigurationError(f"'{name}': expected {rows} words, one per row of the biLM's table, got {len(words)}")
-    ids = {word: id for id, word in enumerate(words, 1)}
-    missing = [boundary for boundary in (BEGIN, END) if boundary not in ids]
+    missing = [boundary for boundary in (BEGIN, END) if boundary not in words]
     if missing:
         raise ConfigurationError(
             f"'{name}': expected '{missing[0]}' in the vocabulary, which the biLM reads at every sentence boundary"
         )
-    return _with_boundary_ids(checkpoint, ids[BEGIN], ids[END])._replace(vocabulary=words)
+    return _with_words(checkpoint, words)
 
 
 def in_order_of(words: list[str], checkpoint: Checkpoint) -> Checkpoint:
@@ -141,8 +140,7 @@ def in_order_of(words: list[str], checkpoint: Checkpoint) -> Checkpoint:
         )
     order = torch.tensor([0, *(ids[word] for word in words)])
     state_dict = {**checkpoint.state_dict, TABLE: checkpoint.state_dict[TABLE][order]}
-    reordered = checkpoint._replace(state_dict=state_dict, vocabulary=words)
-    return _with_boundary_ids(reordered, words.index(BEGIN) + 1, words.index(END) + 1)
+    return _with_words(checkpoint._replace(state_dict=state_dict), words)
 
 
 def with_task_vocabulary(checkpoint: Checkpoint, vocab: Vocabulary) -> Checkpoint:
@@ -162,7 +160,7 @@ def with_task_vocabulary(checkpoint: Checkpoint, vocab: Vocabulary) -> Checkpoin
         if own is not None and words in (own, [*own, UNKNOWN]):
             return checkpoint
         if own is None and len(words) == rows and BEGIN in words and END in words:
-            return _with_boundary_ids(checkpoint, words.index(BEGIN) + 1, words.index(END) + 1)
+            return _with_words(checkpoint, words)
     raise ConfigurationError(
         f"'vocabulary': expected a namespace with the {rows} words that the biLM reads, in their order and with "
         f"'{BEGIN}' and '{END}', got {', '.join(sorted(namespaces))}; use the biLM's own vocabulary file, see "
@@ -170,6 +168,8 @@ def with_task_vocabulary(checkpoint: Checkpoint, vocab: Vocabulary) -> Checkpoin
     )
 
 
-def _with_boundary_ids(checkpoint: Checkpoint, begin: int, end: int) -> Checkpoint:
-    """Set the ids of `<S>` and `</S>` of a word-input biLM."""
-    return checkpoint._replace(options=replace(checkpoint.options, boundary_ids=(begin, end)))
+def _with_words(checkpoint: Checkpoint, words: list[str]) -> Checkpoint:
+    """Add the vocabulary of a word-input biLM, and the ids of `<S>` and `</S>` in it."""
+    ids = {word: id for id, word in enumerate(words, 1)}
+    options = replace(checkpoint.options, boundary_ids=(ids[BEGIN], ids[END]))
+    return checkpoint._replace(options=options, vocabulary=words)

@@ -12,14 +12,16 @@ MOST_VALUES = 2**21
 """The most brackets and commas. An empty list takes two bytes in a file and eighty in memory."""
 
 
-def parse_json(text: str) -> Any:
-    """Return the value of a JSON text. Raises `ValueError` if it is not JSON, has too many values or is too deep."""
+def parse_json(text: str) -> dict[str, Any]:
+    """Return the object in a JSON text. Raises `ValueError` if it is none, has too many values or is too deep."""
     if sum(map(text.count, "[{,")) > MOST_VALUES:
         raise ValueError(f"expected at most {MOST_VALUES:,} values, got more")
     try:
         value = json.loads(text)
     except RecursionError as error:
         raise ValueError(f"expected lists and objects of at most {MOST_DEPTH} levels, got more") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got a {type(value).__name__}")
     level, depth = [value], 0
     while level := [block for block in level if isinstance(block, dict | list)]:
         depth += 1
@@ -29,10 +31,10 @@ def parse_json(text: str) -> Any:
     return value
 
 
-def read_json(path: Path) -> Any:
-    """Return the value in a JSON file.
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file.
 
-    Raises `OSError` if it cannot be read, and `ValueError` if it is too large, not a regular file or not JSON.
+    Raises `OSError` if it cannot be read, and `ValueError` if it is too large, not a regular file or no JSON object.
     """
     if path.exists() and not path.is_file():
         raise ValueError("expected a file, got a folder or a device")

@@ -23,8 +23,6 @@ def check_made_with(
     if not isinstance(found, Mapping):
         try:
             found = read_json(found) if isinstance(found, Path) else parse_json(found.decode())
-            if not isinstance(found, Mapping):
-                raise ValueError(f"expected an object, got a {type(found).__name__}")
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"'{place}' does not say what it was made with: {error}; {advice}") from error
     changed = [key for key, value in expected.items() if key not in found or found[key] != value]

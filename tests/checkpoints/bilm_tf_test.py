@@ -73,7 +73,7 @@ def test_a_file_that_was_cut_short_is_rejected(folder: Path, kept: float) -> Non
     [
         (b"", "empty file"),
         (b'{"lstm": "\xff\xfe"}', "utf-8"),
-        (b"[]", "'lstm'"),
+        (b"[]", "expected an object, got a list"),
         (b'{"lstm": {"dim": "4", "projection_dim": 2}}', "'lstm.dim'"),
     ],
 )
