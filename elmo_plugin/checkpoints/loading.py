@@ -331,7 +331,7 @@ def _format_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
         inside = ", ".join(place.name for _, place in found[:MOST_NAMES])
         raise ConfigurationError(f"'{name}': expected one folder with a biLM, got {inside}; name one of them")
     available = sorted(CheckpointFormat.list_available())
-    looked_for = ", ".join(f"{CheckpointFormat.by_name(form).looks_for} ({form})" for form in available)
+    looked_for = ", ".join(f"{CheckpointFormat.resolve_class_name(form)[0].looks_for} ({form})" for form in available)
     names = [f"{file.name}/" if file.is_dir() else file.name for file in content]
     kind = FileKind.TORCH if name.endswith(STATE_DICTS) else file_kind(path)
     got = ADVICE.get(kind, kind.value)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
@@ -82,13 +82,12 @@ class TableReader:
             if not line.strip():
                 continue
             try:
-                value = parse_json(line)
+                keys: dict[Any, Any] = parse_json(line)
             except ValueError as error:
                 raise line_error(name, number, "a JSON object", f"{line.strip()[:100]!r} ({error})") from error
-            keys = value if isinstance(value, dict) else {}
             id, text = keys.get(self.id_column), keys.get(self.text_column)
             if not isinstance(text, str) or (self.id_column and not isinstance(id, str | int)):
-                got = show_columns([*keys]) if keys else repr(value)[:100]
+                got = show_columns([*keys]) if keys else "{}"
                 names = f"'{self.text_column}'" + f" and an id '{self.id_column}'" * bool(self.id_column)
                 raise line_error(name, number, f"an object with the text {names}", got)
             yield Row(None if self.id_column is None else str(id), text, number)

@@ -52,7 +52,7 @@ def test_grid_json_overrides_names(tmp_path: Path) -> None:
     [
         ("metrics.json", None, "unfinished: no metrics.json; epochs done: 2"),
         ("metrics.json", '{"best_validation_accuracy": NaN}', "holds no number 'best_validation_accuracy'"),
-        ("config.json", "[1]", "TypeError"),
+        ("config.json", "[1]", "expected an object, got a list"),
         ("grid.json", '{"task": "towns", "variant": "none", "seed": 1}', "'none-1' has the same task"),
         ("best.th", "spoiled", "best.th"),
     ],
