@@ -1,7 +1,6 @@
 """TEXT SHARDS → TRAINED biLM: vocabulary, data loaders, language model, softmaxes, perplexity and exact resume."""
 
-from elmo_plugin.compat import replaces
-from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel, loss_of_tokens, stop_if_diverged
+from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.loaders import SentenceBatches, UnrolledStreams
 from elmo_plugin.pretraining.muon import Muon
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity
@@ -11,7 +10,7 @@ from elmo_plugin.pretraining.predictor import (
     load_language_model,
     sentence_log_probabilities,
 )
-from elmo_plugin.pretraining.resume import AtomicCheckpointer, ExactResume, check_processes, save_trained_epoch
+from elmo_plugin.pretraining.resume import AtomicCheckpointer, ExactResume, check_processes
 from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.shards import TextShardsReader
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, SampledSoftmax, WordVectorSoftmax
@@ -44,7 +43,3 @@ __all__ = [
     "prepare_text",
     "sentence_log_probabilities",
 ]
-
-replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer.batch_outputs")(stop_if_diverged)
-replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch")(save_trained_epoch)
-replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss")(loss_of_tokens)

@@ -18,14 +18,25 @@ from allennlp.nn.util import dist_reduce_sum
 from allennlp.training import GradientDescentTrainer
 from torch import Tensor, distributed, nn
 
-from elmo_plugin.bilm import ElmoLstm, add_boundaries, check_padding, check_precision, dtype_on, warn_of_fallback
-from elmo_plugin.checkpoints import bilm_keys
+from elmo_plugin.bilm import (
+    BiLM,
+    ElmoLstm,
+    ManyLangsEncoder,
+    WordEncoder,
+    add_boundaries,
+    build_contextualizer,
+    check_padding,
+    check_precision,
+    dtype_on,
+    warn_of_fallback,
+)
+from elmo_plugin.checkpoints import Checkpoint, bilm_keys, build_bilm, find_checkpoint, in_order_of, resolve_bilm
 from elmo_plugin.common import probability
+from elmo_plugin.compat import replaces
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
-from elmo_plugin.pretraining.trainable_bilm import build_trainable_bilm, put_contextualizer, share_table
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, language_in, words_of
 from elmo_plugin.pretraining.word_order import WordOrder
 from elmo_plugin.tensors import outside_of_graphs
@@ -265,6 +276,73 @@ class BidirectionalLanguageModel(Model):
         )
 
 
+def build_trainable_bilm(
+    words: list[str], keys: dict[str, Any], kernel: str, serialization_dir: Optional[str]
+) -> tuple[BiLM, Optional[Checkpoint]]:
+    """Build the biLM that a config's `bilm` names, and return it with the checkpoint that it came from, if any.
+
+    Raises `ConfigurationError` for a biLM that cannot be trained to predict these words.
+    """
+    checkpoint = None
+    if "options" in keys:
+        options = keys["options"]
+        if isinstance(options, dict):
+            stated = options.get("n_tokens_vocab", len(words))
+            if stated != len(words):
+                raise ConfigurationError(
+                    f"'bilm.options.n_tokens_vocab': expected {len(words)}, the size of the vocabulary, got {stated!r}"
+                )
+            keys = {**keys, "options": {**options, "n_tokens_vocab": len(words)}}
+        bilm = resolve_bilm(keys, kernel, serialization_dir)
+    else:
+        checkpoint = find_checkpoint(keys, serialization_dir)
+        source = os.fspath(keys.get("pretrained") or keys["weight_file"])
+        bilm = build_bilm(in_order_of(words, checkpoint), kernel, source)
+    encoder = bilm.token_encoder
+    if isinstance(encoder, ManyLangsEncoder):
+        raise ConfigurationError("'bilm': expected a biLM that reads bytes or words, got one of ELMoForManyLangs")
+    if isinstance(encoder, WordEncoder):
+        n_words = encoder.embedding.num_embeddings - 1  # row 0 is padding
+        if n_words != len(words):
+            raise ConfigurationError(
+                f"'bilm': expected the {len(words)} words of the vocabulary, got {n_words}; use a vocabulary of type "
+                "'pretrained_bilm', or of type 'bilm-tf' with the file that the biLM was trained with"
+            )
+        if encoder.boundary_ids != (BEGIN_ID, END_ID):
+            raise ConfigurationError(
+                f"'bilm': expected the ids {BEGIN_ID} and {END_ID} for <S> and </S>, got {encoder.boundary_ids}; put "
+                "its vocabulary file, which gives the order of its words, beside its weights"
+            )
+    return bilm, checkpoint
+
+
+def put_contextualizer(bilm: BiLM, contextualizer: Lazy[Seq2SeqEncoder]) -> None:
+    """Replace the LSTMs of a biLM by another contextualizer, whose config becomes part of the biLM's options.
+
+    Raises `ConfigurationError` for an encoder of other sizes: what is trained could not be used as a biLM.
+    """
+    params = contextualizer._params
+    config = {"type": params} if isinstance(params, str) else params.as_dict(quiet=True)
+    bilm.lstm = encoder = build_contextualizer(config, bilm.options.lstm.projection_dim, is_trusted=True)
+    if isinstance(encoder, ElmoLstm):  # the options describe it in their block `lstm`
+        bilm.options = replace(bilm.options, contextualizer=None, lstm=encoder.options)
+    else:
+        bilm.options = replace(bilm.options, contextualizer=config)
+
+
+def share_table(bilm: BiLM, softmax: LmSoftmax, is_new: bool) -> None:
+    """Predict words with the table of vectors that a word-input biLM reads."""
+    encoder = bilm.token_encoder
+    if not isinstance(encoder, WordEncoder):
+        raise ConfigurationError(
+            "'share_embedding_softmax': expected a biLM that reads words, got one that reads characters"
+        )
+    softmax.tie(encoder.embedding)
+    if is_new:  # N(0, 1/P): with N(0, 1) the first predictions would be far too certain
+        with torch.no_grad():
+            encoder.embedding.weight.mul_(softmax.input_dim**-0.5)
+
+
 def select(outputs: Tensor, targets: Tensor, present: Tensor) -> Predictions:
     """Return the predictions where `present` (B, T), on the CPU, is True, on the device of `outputs` (B, T, P)."""
     device = outputs.device
@@ -274,6 +352,7 @@ def select(outputs: Tensor, targets: Tensor, present: Tensor) -> Predictions:
     return Predictions(vectors, wanted, present.to(device, non_blocking=True))
 
 
+@replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer.batch_outputs")
 def stop_if_diverged(
     original: Any, trainer: GradientDescentTrainer, batch: dict[str, Any], for_training: bool
 ) -> dict[str, Any]:
@@ -297,6 +376,7 @@ def stop_if_diverged(
     return outputs
 
 
+@replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss")
 def loss_of_tokens(original: Any, trainer: GradientDescentTrainer, epoch: int) -> tuple[float, Any, int]:
     """Validate, and return the loss of a language model as the mean of all tokens, as in its perplexity.
 

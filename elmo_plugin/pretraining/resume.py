@@ -23,6 +23,7 @@ from torch import distributed
 
 from elmo_plugin.bilm import BiLM, CarriedState
 from elmo_plugin.common import Stopped, at_least, atomic_file, on_stop_signal
+from elmo_plugin.compat import replaces
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.loaders import ShardsLoader
 
@@ -357,6 +358,7 @@ def check_processes(before: int, now: int) -> None:
         raise ConfigurationError(f"--recover: expected {before} processes as before, got {now}; resume with {before}")
 
 
+@replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch")
 def save_trained_epoch(original: Any, trainer: GradientDescentTrainer, epoch: int) -> dict[str, Any]:
     """Train an epoch, let an `AtomicCheckpointer` save it, and return the metrics of training.
 
