@@ -25,7 +25,6 @@ from elmo_plugin.bilm import (
     WordEncoder,
     add_boundaries,
     build_contextualizer,
-    check_padding,
     check_precision,
     dtype_on,
     warn_of_fallback,
@@ -174,8 +173,7 @@ class BidirectionalLanguageModel(Model):
                 losses = [self.softmax.nll(vectors, rows) for vectors, rows in inputs]  # (N,) each
         forward, _ = both
         if self.softmax.exact or not self.training:
-            with torch.no_grad():
-                self.perplexity(*losses, forward.targets == UNKNOWN_ID)  # type: ignore[call-arg]
+            self.perplexity(*losses, forward.targets == UNKNOWN_ID)  # type: ignore[call-arg]
         if self.training:
             self.throughput.add(forward.targets.numel())
             if self.word_order is not None:
@@ -228,7 +226,7 @@ class BidirectionalLanguageModel(Model):
             self.carried[True] = LstmState(*state["carried"])
         self.perplexity.sums = state["sums"]
 
-    def _predict_windows(self, windows: dict[str, Any]) -> tuple[Predictions, Predictions]:
+    def _predict_windows(self, windows: dict[str, Any]) -> list[Predictions]:
         """Read one window in each direction, starting from the state after the previous window."""
         lstm, encoder = self.bilm.lstm, self.bilm.token_encoder
         if not isinstance(lstm, ElmoLstm):
@@ -245,16 +243,12 @@ class BidirectionalLanguageModel(Model):
             carried = lstm.zero_state(vectors.size(1), vectors)
         # Both directions read the same sentences, so their windows have the same lengths.
         present = both[0]["targets"].cpu() > 0  # (S, U)
-        check_padding(present, "the targets of a window")
         carried = LstmState(*(part.to(vectors.device) for part in carried))
         outputs, state = lstm.read_windows(vectors, present.sum(dim=1), carried)  # (2, S, U, P)
         self.carried[self.training] = LstmState(*(part.detach() for part in state))
-        forward, backward = (
-            select(output, part["targets"], present) for output, part in zip(outputs, both, strict=True)
-        )
-        return forward, backward
+        return [select(output, part["targets"], present) for output, part in zip(outputs, both, strict=True)]
 
-    def _predict_sentences(self, tokens: TextFieldTensors) -> tuple[Predictions, Predictions]:
+    def _predict_sentences(self, tokens: TextFieldTensors) -> list[Predictions]:
         """Read whole sentences. The vector at a token predicts the next one in its direction, boundaries included."""
         words = tokens["words"]["tokens"].cpu()  # (B, T)
         targets = add_boundaries(words, words > 0, BEGIN_ID, END_ID)  # (B, T + 2)
@@ -270,10 +264,10 @@ class BidirectionalLanguageModel(Model):
         # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
         forward, backward = (outputs if outputs.dim() == 3 else outputs[-1]).chunk(2, dim=-1)  # (B, T + 2, P) each
         present = mask[:, 1:]  # (B, T + 1): all tokens but the first, or all but the last
-        return (
+        return [
             select(forward[:, :-1], targets[:, 1:], present),
             select(backward[:, 1:], targets[:, :-1], present),
-        )
+        ]
 
 
 def build_trainable_bilm(

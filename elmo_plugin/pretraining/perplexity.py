@@ -31,6 +31,7 @@ class BidirectionalPerplexity(Metric):
     def __init__(self) -> None:
         self.reset()
 
+    @torch.no_grad()
     def __call__(self, forward: Tensor, backward: Tensor, unknown: Tensor) -> None:  # type: ignore[override]
         """Add N tokens: negative log likelihoods in nats, and whether the forward target is unknown, (N,) each."""
         each = (forward, backward, torch.ones_like(forward), unknown)

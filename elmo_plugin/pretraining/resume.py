@@ -80,9 +80,7 @@ class AtomicCheckpointer(Checkpointer):
         self.stop_signal = 0
         """The number of the signal, if one has asked this process to save a checkpoint and stop; 0 if none has."""
         self.training_metrics: dict[str, Any] = {}
-        """The metrics of training of the epoch that is being saved; empty within an epoch."""
-        self.restored_metrics: dict[str, Any] = {}
-        """The metrics of training in the checkpoint that this run resumes."""
+        """The metrics of training of the epoch that has ended, maybe before it was resumed; empty within one."""
         self._batches_since_save = 0
         self._saved_at = time.monotonic()  # AllenNLP uses the time of day, which may be set back
 
@@ -95,6 +93,7 @@ class AtomicCheckpointer(Checkpointer):
         """
         if num_batches_in_epoch_completed == 0:  # `save_epoch` has saved the epoch before its validation
             return self.save_or_stop(trainer, saves=False)
+        self.training_metrics = {}
         self._batches_since_save += 1
         with suppress(TypeError):  # a loader without a length
             # The trainer counts the batches over which it accumulates gradients as one.
@@ -110,7 +109,6 @@ class AtomicCheckpointer(Checkpointer):
         """
         self.training_metrics = training_metrics
         self.save_or_stop(trainer, ends_epoch=True)
-        self.training_metrics = {}
 
     def save_or_stop(self, trainer: Any, saves: bool = True, ends_epoch: bool = False) -> bool:
         """Save a checkpoint if the first process says that one is due, or if any process has received a signal.
@@ -175,13 +173,13 @@ class AtomicCheckpointer(Checkpointer):
                     path.unlink()
         checkpoint = super().load_checkpoint()
         if checkpoint is not None:
-            version = checkpoint.trainer_state["version"]
+            version = checkpoint.trainer_state.get("version")
             if version != VERSION:
                 raise ConfigurationError(
                     f"a checkpoint in '{self._serialization_dir}': expected version {VERSION}, got {version!r}; "
                     "continue with the elmo_plugin that wrote it"
                 )
-            self.restored_metrics = checkpoint.trainer_state.get("training_metrics", {})
+            self.training_metrics = checkpoint.trainer_state.get("training_metrics", {})
         return checkpoint
 
     def _remove_checkpoint(self, epochs_completed: int, batches_in_epoch_completed: int) -> None:
@@ -378,7 +376,7 @@ def save_trained_epoch(original: Any, trainer: GradientDescentTrainer, epoch: in
         done = trainer._epochs_completed, trainer._batches_in_epoch_completed
         start = trainer._start_after_epochs_completed, trainer._start_after_batches_in_epoch_completed
         if done == start:
-            return {**checkpointer.restored_metrics, **metrics}
+            return {**checkpointer.training_metrics, **metrics}
         if done > start:
             checkpointer.save_epoch(trainer, metrics)
     return metrics
