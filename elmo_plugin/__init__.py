@@ -24,8 +24,9 @@ with postponed_imports():
     except ModuleNotFoundError as error:
         if error.name != "allennlp":
             raise
-        install = "pip install --no-deps allennlp==2.10.1"
-        raise ModuleNotFoundError(f"No module named 'allennlp'; install it with: {install}", name="allennlp") from None
+        raise ModuleNotFoundError(
+            "No module named 'allennlp'; install it with: pip install --no-deps allennlp==2.10.1", name="allennlp"
+        ) from None
 
     import elmo_plugin.compat  # noqa: F401  (repairs AllenNLP before another package imports more of it)
     from elmo_plugin import (

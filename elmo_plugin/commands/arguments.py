@@ -49,8 +49,7 @@ class WarningPrinter(logging.Handler):
 
         from elmo_plugin.common import printable
 
-        after_bar = "\n" * bool(getattr(tqdm, "_instances", ()))
-        print(f"{after_bar}warning: {printable(record.getMessage())}", file=sys.stderr)
+        tqdm.write(f"warning: {printable(record.getMessage())}", file=sys.stderr)
         record.is_printed = True
 
 
@@ -85,7 +84,6 @@ def whole_number(expected: str = "a whole number", least: int = -MOST, most: int
 
 
 count = whole_number("a whole number of 1 or more", least=1)
-device = whole_number("-1 or the number of a GPU", least=-1)
 
 
 def add_bilm(subparser: argparse.ArgumentParser) -> None:
@@ -99,7 +97,11 @@ def add_bilm(subparser: argparse.ArgumentParser) -> None:
 def add_device(parser: argparse._ActionsContainer) -> None:
     """Add the device to compute on."""
     parser.add_argument(
-        "--cuda-device", metavar="N", type=device, default=-1, help="the number of a GPU, -1 for the processor"
+        "--cuda-device",
+        metavar="N",
+        type=whole_number("-1 or the number of a GPU", least=-1),
+        default=-1,
+        help="the number of a GPU, -1 for the processor",
     )
 
 

@@ -79,8 +79,9 @@ def parsers(program: str) -> tuple[Parser, dict[str, argparse.ArgumentParser]]:
             commands.add_parser(name, help=OF_ALLENNLP[name])
         else:
             ours[name] = add_command(commands, name, COMMANDS[name])
-            packages = "additional packages to include"  # as AllenNLP adds it to each command
-            ours[name].add_argument("--include-package", type=str, action="append", default=[], help=packages)
+            ours[name].add_argument(  # as AllenNLP adds it to each command
+                "--include-package", type=str, action="append", default=[], help="additional packages to include"
+            )
     return whole, ours
 
 

@@ -85,7 +85,6 @@ def run(args: argparse.Namespace) -> None:
         frequent_words_page,
         neighbors_page,
         read_senses,
-        search,
         search_texts,
         write_contexts,
     )
@@ -124,12 +123,10 @@ def run(args: argparse.Namespace) -> None:
         return
     layer = embedder.shape[0] - 1 if args.layer is None else args.layer
     how = Search(layer, args.k, args.same_word, args.sentences, uses=MOST_USES if args.draw else 0)
-    corpora = {path.name.split(".")[0]: Corpus([path], AsciiSpacesTokenizer()) for path in paths} if args.group else {}
-    if args.group and len(corpora) < max(2, len(paths)):
-        raise argparse.ArgumentError(
-            None, "--group: expected several texts with different names, " + f"got {args.text}"
-        )
-    found = search_texts(embedder, corpora, queries, how) if args.group else search(embedder, corpus, queries, how)
+    by_name = {path.name.split(".")[0]: Corpus([path], AsciiSpacesTokenizer()) for path in paths}
+    if args.group and len(by_name) < max(2, len(paths)):
+        raise argparse.ArgumentError(None, f"--group: expected several texts with different names, got {args.text}")
+    found = search_texts(embedder, by_name if args.group else {"": corpus}, queries, how)
     print_page(neighbors_page(queries, found, layer), "contexts.md")
     if args.draw:
         write_contexts(args.draw, queries, found, layer, args.k, senses)

@@ -47,18 +47,17 @@ def restore_removed_names() -> None:
     tokenizers of transformers 5 are called instead.
     Guard: a name that exists is left alone. `push-to-hf` needs the first two and does not work without them.
     """
-    for name in ("HfFolder", "Repository"):
-        if not hasattr(huggingface_hub, name):
-            setattr(huggingface_hub, name, None)
-    if not hasattr(transformers, "AdamW"):
-        # transformers is a lazy module, which loses attributes that are set on itself.
-        setattr(type(transformers), "AdamW", AdamW)  # noqa: B010  (mypy knows no such name)
-    base = transformers.PreTrainedTokenizerBase
-    for function in (encode_plus, build_inputs_with_special_tokens):
-        if not hasattr(base, function.__name__) and not hasattr(
-            transformers.PreTrainedTokenizerFast, function.__name__
-        ):
-            setattr(base, function.__name__, function)
+    base, fast = transformers.PreTrainedTokenizerBase, transformers.PreTrainedTokenizerFast
+    restored: list[tuple[Any, Any, str, Any]] = [
+        (huggingface_hub, huggingface_hub, "HfFolder", None),
+        (huggingface_hub, huggingface_hub, "Repository", None),
+        (transformers, type(transformers), "AdamW", AdamW),  # a lazy module loses what is set on itself
+        (fast, base, "encode_plus", encode_plus),
+        (fast, base, "build_inputs_with_special_tokens", build_inputs_with_special_tokens),
+    ]
+    for place, owner, name, value in restored:
+        if not hasattr(place, name):
+            setattr(owner, name, value)
 
 
 def import_by_full_names(util: Any) -> None:

@@ -9,7 +9,7 @@ import tarfile
 import zlib
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, Optional
+from typing import Any
 
 from allennlp.common import Lazy, Params, from_params
 from allennlp.common.checks import ConfigurationError
@@ -21,15 +21,19 @@ from elmo_plugin.compat.patching import Function, replaces
 
 @replaces("allennlp.common.params.Params.from_file")
 def read_config(original: Function, cls: type[Params], path: Any, *args: Any, **kwargs: Any) -> Params:
-    """Read a config, also one of those that come with this package, by its name; say what a file is that is none.
+    """Read a config, also one that comes with this package, by a name such as `bilm_tiny` or by its path.
+
+    For a file that is none, the error says what it is.
 
     Symptom: jsonnet aborts the process for a folder, and says `STATIC ERROR` of an archive and of YAML; AllenNLP asks a
     list for its keys.
     Guard: a file that is a config is read as before.
     """
     name = str(path)
-    if not Path(name).exists():
-        path = find_config(name) or path
+    if not Path(name).exists() and not Path(name).is_absolute():
+        folder = installed("training_configs")
+        found = [*folder.glob(f"*/{glob.escape(name)}.jsonnet"), folder.parent / name]
+        path = next((config for config in found if config.is_file()), path)
     kinds = {
         "a folder": Path.is_dir,
         "YAML": lambda file: file.suffix in (".yaml", ".yml"),
@@ -42,13 +46,6 @@ def read_config(original: Function, cls: type[Params], path: Any, *args: Any, **
         got = json.dumps(params.params)
         raise ConfigurationError(f"'{name}': the config: expected an object {{ … }}, got {got:.80}")
     return params
-
-
-def find_config(name: str) -> Optional[Path]:
-    """Return the config of this package with this name, such as `bilm_tiny`, or with this path, or `None`."""
-    folder = installed("training_configs")
-    found = [*folder.glob(f"*/{glob.escape(name)}.jsonnet"), folder.parent / name]
-    return next((config for config in found if config.is_file() and not Path(name).is_absolute()), None)
 
 
 @replaces("allennlp.common.params.with_overrides")

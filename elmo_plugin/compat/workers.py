@@ -1,16 +1,14 @@
 """Repairs of the workers of the data loader `multiprocess`."""
 
 import signal
-import sys
 from queue import Empty
+from sys import is_finalizing  # `sys` itself is gone when the last loaders are
 from typing import Any
 
 import torch
 from allennlp.data.data_loaders import multiprocess_data_loader
 
 from elmo_plugin.compat.patching import Function, replaces
-
-is_finalizing = sys.is_finalizing  # `sys` is gone when the last loaders are
 
 
 @replaces(
@@ -47,8 +45,11 @@ def start_workers(original: Function, self: Any, queue: Any, ctx: Any) -> Any:
                 for worker in workers:
                     worker.join(timeout=1 if isinstance(error, ConnectionError) else 0)  # connections end before it
                     if code := worker.exitcode:
-                        signalled = f"is killed by signal: {signal.strsignal(-code)}"
-                        how = signalled if code < 0 else f"ended with exit code {code}"
+                        how = (
+                            f"is killed by signal: {signal.strsignal(-code)}"
+                            if code < 0
+                            else f"ended with exit code {code}"
+                        )
                         raise RuntimeError(f"DataLoader worker (pid {worker.pid}) {how}") from None
                 if isinstance(error, ConnectionError):
                     raise
@@ -60,11 +61,9 @@ def start_workers(original: Function, self: Any, queue: Any, ctx: Any) -> Any:
 @replaces("allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._join_workers")
 def join_workers(original: Function, self: Any, workers: Any, queue: Any, pipes: Any) -> None:
     """End all workers if one of them was killed. Nothing is left to do if this process is exiting."""
-    if is_finalizing():
-        return
-    if not any(worker.exitcode for worker in workers):
+    if any(worker.exitcode for worker in workers):
+        for worker in workers:  # the killed one may hold locks of the queue, for which the others would wait
+            worker.kill()
+            worker.join()
+    elif not is_finalizing():
         original(self, workers, queue, pipes)
-        return
-    for worker in workers:  # the killed one may hold locks of the queue, for which the others would wait
-        worker.kill()
-        worker.join()

@@ -89,8 +89,7 @@ class ServedModel:
 def _in_batches(predictor: Predictor, questions: list[JsonDict], sentences: Sequence[list[str]]) -> list[JsonDict]:
     answers: dict[int, Any] = {}
     for batch in length_batches([len(words) for words in sentences]):
-        found = predictor.predict_batch_json([questions[index] for index in batch])
-        answers |= dict(zip(batch, found, strict=True))
+        answers |= zip(batch, predictor.predict_batch_json([questions[index] for index in batch]), strict=True)
     return [answers[index] for index in range(len(sentences))]
 
 

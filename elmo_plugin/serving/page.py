@@ -64,12 +64,14 @@ def word_rows(scores: JsonDict) -> list[dict[str, Any]]:
 
     `<S>` has none from the left and `</S>` none from the right.
     """
-    words = [BEGIN, *scores["tokens"], END]
-    left = [None, *map(math.exp, scores["forward_log_probs"])]
-    right = [*map(math.exp, scores["backward_log_probs"]), None]
-    unknown = set(scores["unknown"])
-    rows = zip(words, left, right, strict=True)
-    return [{"word": word, "left": before, "right": after, "unknown": word in unknown} for word, before, after in rows]
+    rows = zip(
+        [BEGIN, *scores["tokens"], END],
+        [None, *map(math.exp, scores["forward_log_probs"])],
+        [*map(math.exp, scores["backward_log_probs"]), None],
+        strict=True,
+    )
+    unknown = scores["unknown"]
+    return [{"word": word, "left": left, "right": right, "unknown": word in unknown} for word, left, right in rows]
 
 
 def percent(probability: float) -> str:

@@ -131,7 +131,11 @@ def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> 
     Requests in progress are answered first, unless there is a second Ctrl-C. Ends with `Stopped`, whose exit code is
     143 or 130. Raises `OSError` for an address that is in use or of another machine, and the errors of `load`.
     """
-    with on_stop_signal(stop), _bound(address) as listener:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with on_stop_signal(stop), socket.socket(family) as listener:
+        with _naming(address):
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address.host, address.port))
         app = make_app(load(), limits, address.hosts)
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         with _naming(address):
@@ -146,15 +150,6 @@ def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> 
             uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
         finally:
             gc.unfreeze()
-
-
-def _bound(address: Address) -> socket.socket:
-    """Return a socket that is bound to the address and does not listen yet."""
-    with _naming(address):
-        listener = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address.host, address.port))
-        return listener
 
 
 @contextmanager
