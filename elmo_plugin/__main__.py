@@ -7,8 +7,9 @@ plugins, and with releases of transformers that the script `allennlp` cannot be 
 import gc
 import sys
 
+from elmo_plugin.commands.arguments import program
 from elmo_plugin.commands.command_line import answer
-from elmo_plugin.commands.console import adapt_console, program
+from elmo_plugin.commands.console import adapt_console
 from elmo_plugin.postponed_imports import postponed_imports
 
 

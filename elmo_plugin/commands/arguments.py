@@ -1,17 +1,26 @@
-"""How each command is added, the arguments that several commands share, and the types of their values."""
+"""How each command is added, the arguments that several commands share, and what they print."""
 
 import argparse
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Optional
 
 MOST = 2**63 - 1
 """The largest integer that torch accepts."""
+OURS = ("elmo-plugin", "python -m elmo_plugin")
+"""The programs that always load this package."""
+
+
+def program() -> str:
+    """Return the program that this process runs, as its user types it: `elmo-plugin`, `allennlp` or any other."""
+    path = Path(*sys.argv[:1])
+    return f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name
 
 
 def add_command(parsers: Any, name: str, command: ModuleType) -> argparse.ArgumentParser:
@@ -126,3 +135,19 @@ def word(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("expected a non-empty value, got ''")
     return text
+
+
+def say_written(path: Path, what: str, then: Optional[str]) -> None:
+    """Say what the file or folder `path` holds and how large it is, and name the next command, if there is one."""
+    from tqdm import tqdm
+
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    size = tqdm.format_sizeof(sum(file.stat().st_size for file in files), "B")
+    print(f"{path}: {what}; {size}" + (f"\nnext: {then}" if then else ""), file=sys.stderr)
+
+
+def print_page(page: str, name: str) -> None:
+    """Print a page. On a terminal, also say how to save it as the file `name`."""
+    print(page, end="", flush=True)
+    if sys.stdout.isatty():
+        print(f"next: {program()} {shlex.join(sys.argv[1:])} > {name}    # saves this page", file=sys.stderr)

@@ -17,7 +17,7 @@ Check another file, and only the first 1,000 texts of each part:
 import argparse
 import sys
 
-from elmo_plugin.commands.arguments import count
+from elmo_plugin.commands.arguments import count, print_page
 
 USAGE = "CONFIG"
 
@@ -33,12 +33,10 @@ def run(args: argparse.Namespace) -> None:
     """Print the page. The exit code is 1 if the config cannot train."""
     from allennlp.common import Params
 
-    from elmo_plugin.analysis import data_check_page
-    from elmo_plugin.commands.console import print_page
-    from elmo_plugin.models import check_data
+    from elmo_plugin import analysis, models
 
     config = Params.from_file(args.config, args.overrides or "")
-    checked = check_data(config, args.sentences)
-    print_page(data_check_page(args.config, checked), "data.md")
+    checked = models.check_data(config, args.sentences)
+    print_page(analysis.data_check_page(args.config, checked), "data.md")
     if checked.failures:
         sys.exit(1)

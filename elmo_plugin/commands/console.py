@@ -1,29 +1,26 @@
 """What the command line prints: warnings, results, errors without a traceback, and what to do next."""
 
-import argparse
 import json
 import logging
 import os
 import re
-import shlex
 import sys
 import tarfile
 import warnings
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Optional
+from typing import Any
 
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from allennlp.data.dataset_readers.dataset_utils.span_utils import InvalidTagSequence
 from allennlp.training import gradient_descent_trainer
-from tqdm import tqdm
 
+from elmo_plugin.commands.arguments import OURS, program
 from elmo_plugin.commands.command_line import REMOVED
 from elmo_plugin.common import installed, printable
 from elmo_plugin.compat import replaces
-from elmo_plugin.embedding import Embedder, load
 
 SHORT: tuple[tuple[type[BaseException], str], ...] = (
     (ConfigurationError, ""),
@@ -76,16 +73,6 @@ NEEDLESS = re.compile(
 """Warnings of AllenNLP about what the config says, or about what AllenNLP itself did."""
 
 
-OURS = ("elmo-plugin", "python -m elmo_plugin")
-"""The programs that always load this package."""
-
-
-def program() -> str:
-    """Return the program that this process runs, as its user types it: `elmo-plugin`, `allennlp` or any other."""
-    path = Path(*sys.argv[:1])
-    return f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name
-
-
 def is_command() -> bool:
     """Return whether this process runs a command, rather than a program that imports this package.
 
@@ -106,25 +93,6 @@ def config_at(path: Path) -> Any:
         return json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, tarfile.TarError):  # the command itself reports what is wrong
         return None
-
-
-def load_bilm(args: argparse.Namespace) -> Embedder:
-    """Load the biLM that the arguments name, to embed with all of its layers."""
-    return load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
-
-
-def say_written(path: Path, what: str, then: Optional[str]) -> None:
-    """Say what the file or folder `path` holds and how large it is, and name the next command, if there is one."""
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    size = tqdm.format_sizeof(sum(file.stat().st_size for file in files), "B")
-    print(f"{path}: {what}; {size}" + (f"\nnext: {then}" if then else ""), file=sys.stderr)
-
-
-def print_page(page: str, name: str) -> None:
-    """Print a page. On a terminal, also say how to save it as the file `name`."""
-    print(page, end="", flush=True)
-    if sys.stdout.isatty():
-        print(f"next: {program()} {shlex.join(sys.argv[1:])} > {name}    # saves this page", file=sys.stderr)
 
 
 def adapt_console() -> None:

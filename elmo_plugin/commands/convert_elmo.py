@@ -36,7 +36,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from elmo_plugin.commands.arguments import output
+from elmo_plugin.commands.arguments import output, say_written
 
 USAGE = "FROM TO"
 
@@ -75,7 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Convert a biLM and say what was written."""
     from elmo_plugin.checkpoints import convert
-    from elmo_plugin.commands.console import say_written
 
     target: Path = args.target
     if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):

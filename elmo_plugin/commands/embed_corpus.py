@@ -50,7 +50,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elmo_plugin.commands.arguments import add_device, add_initial_state, count, output, word
+from elmo_plugin.commands.arguments import add_device, add_initial_state, count, output, say_written, word
 
 USAGE = "INPUT [INPUT …] OUTPUT"
 TOKENIZERS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank", "conll": "just_tabs"}
@@ -173,10 +173,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _embed(args: argparse.Namespace) -> None:
-    from elmo_plugin.bilm import language_of
-    from elmo_plugin.commands.console import say_written
-    from elmo_plugin.embedding import CorpusEmbedder, reject_existing
-    from elmo_plugin.text import SpacyBlankTokenizer
+    from elmo_plugin import bilm, embedding, text
 
     file = _file(args)
     corpus = _corpus(args)
@@ -185,13 +182,13 @@ def _embed(args: argparse.Namespace) -> None:
         raise argparse.ArgumentError(
             None, f"'{args.output}' cannot be written: make the folder '{args.output.parent}' first"
         )
-    reject_existing(args.output)
+    embedding.reject_existing(args.output)
     if args.vocab_path:
         _say("--vocab-path is ignored: no vocabulary is written, as by the retired command")
     loaded = _embedder(args)
-    if args.split == "spacy" and (language := language_of(loaded.elmo)):
-        corpus.tokenizer = SpacyBlankTokenizer(language)
-    embedder = CorpusEmbedder(loaded, args.pool, args.half, args.tokens_per_batch, args.batch_size)
+    if args.split == "spacy" and (language := bilm.language_of(loaded.elmo)):
+        corpus.tokenizer = text.SpacyBlankTokenizer(language)
+    embedder = embedding.CorpusEmbedder(loaded, args.pool, args.half, args.tokens_per_batch, args.batch_size)
     counts = embedder.embed(corpus, args.output, file, args.processes)
     shape = ", ".join("T" if size == -1 else str(size) for size in embedder.layout.shape)
     what = f"{counts.sentences:,} sentences, {counts.tokens:,} tokens; ({shape}) {embedder.layout.dtype}"
@@ -204,8 +201,7 @@ def _corpus(args: argparse.Namespace) -> Any:
     """Return the `Corpus` of sentences, or of the rows of a table."""
     from allennlp.data import Tokenizer
 
-    from elmo_plugin.embedding import Corpus, TableReader, read_conll, read_lines
-    from elmo_plugin.text import RAW_TO_EMBED, TABS_TO_EMBED, TO_EMBED
+    from elmo_plugin import embedding, text
 
     if args.text_column and args.split in ("tab", "conll"):
         raise argparse.ArgumentError(None, f"expected --text-column or --split {args.split}, got both")
@@ -216,14 +212,16 @@ def _corpus(args: argparse.Namespace) -> Any:
     if args.id_column and args.use_sentence_keys:
         raise argparse.ArgumentError(None, "expected --id-column or --use-sentence-keys, got both")
     readers: dict[str, Any] = {
-        "": partial(read_lines, use=TO_EMBED),
-        "space": partial(read_lines, use=None),
-        "tab": partial(read_lines, use=TABS_TO_EMBED),
-        "spacy": partial(read_lines, use=RAW_TO_EMBED),
-        "conll": read_conll,
+        "": partial(embedding.read_lines, use=text.TO_EMBED),
+        "space": partial(embedding.read_lines, use=None),
+        "tab": partial(embedding.read_lines, use=text.TABS_TO_EMBED),
+        "spacy": partial(embedding.read_lines, use=text.RAW_TO_EMBED),
+        "conll": embedding.read_conll,
     }
-    read_rows = TableReader(args.id_column, args.text_column) if args.text_column else readers[args.split or ""]
-    return Corpus(args.input, Tokenizer.by_name(TOKENIZERS[args.split or "space"])(), read_rows)
+    read_rows = (
+        embedding.TableReader(args.id_column, args.text_column) if args.text_column else readers[args.split or ""]
+    )
+    return embedding.Corpus(args.input, Tokenizer.by_name(TOKENIZERS[args.split or "space"])(), read_rows)
 
 
 def _file(args: argparse.Namespace) -> Any:
@@ -259,8 +257,7 @@ def _embedder(args: argparse.Namespace) -> Any:
     import torch
     from allennlp.common.file_utils import CACHE_DIRECTORY
 
-    from elmo_plugin.checkpoints import PUBLISHED_WEIGHTS, bilm_keys
-    from elmo_plugin.embedding import TRAINED, load, load_by_keys
+    from elmo_plugin import checkpoints, embedding
 
     if args.cuda_device == -1 and torch.cuda.is_available():
         _say("computing on the processor; --cuda-device 0 uses the first GPU")
@@ -272,11 +269,11 @@ def _embedder(args: argparse.Namespace) -> Any:
                 "--mix: expected the archive of a trained model and no other option that names the biLM, got "
                 f"{args.mix!r} and another one; the layers of a biLM are --last, --average, --concatenate or --all",
             )
-        return load(args.mix, TRAINED, *how, options_file=args.options_file)
-    keys = bilm_keys(args.bilm, args.options_file, args.weight_file)
+        return embedding.load(args.mix, embedding.TRAINED, *how, options_file=args.options_file)
+    keys = checkpoints.bilm_keys(args.bilm, args.options_file, args.weight_file)
     if not args.bilm and not args.weight_file:
         _say(
             "without --bilm, the published original model with 93.6 million parameters is used: 374 MB from "
-            f"{PUBLISHED_WEIGHTS}, cached in {CACHE_DIRECTORY}; --bilm english-tiny needs no download"
+            f"{checkpoints.PUBLISHED_WEIGHTS}, cached in {CACHE_DIRECTORY}; --bilm english-tiny needs no download"
         )
-    return load_by_keys(keys, args.layers, *how)
+    return embedding.load_by_keys(keys, args.layers, *how)

@@ -11,13 +11,10 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.params import parse_overrides, with_overrides
 from allennlp.common.util import dump_metrics
 
-from elmo_plugin.checkpoints import bundled_names, unfinished_run
+from elmo_plugin import checkpoints, embedding, pretraining, text
 from elmo_plugin.commands.console import config_at
 from elmo_plugin.common import names_our_components
 from elmo_plugin.compat import replaces
-from elmo_plugin.embedding import find_device
-from elmo_plugin.pretraining import evaluate_language_model
-from elmo_plugin.text import TOKENIZED, TextFile, find_shards, look_at
 
 MOST_UNKNOWN = 1 / 3
 OF_ARCHIVES = ("cmd_overrides", "weights_file", "predictions_output_file", "extend_vocab", "batch_size")
@@ -28,13 +25,13 @@ OF_ARCHIVES = ("cmd_overrides", "weights_file", "predictions_output_file", "exte
 def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Evaluate, and print the metrics. Archives of models without components of this package are not changed."""
     given = inspect.signature(original).bind(*args, **kwargs).arguments
-    source, text, output = fspath(given["archive_file"]), given["input_file"], given.get("metrics_output_file")
-    if unfinished := unfinished_run(source):
+    source, data, output = fspath(given["archive_file"]), given["input_file"], given.get("metrics_output_file")
+    if unfinished := checkpoints.unfinished_run(source):
         raise ConfigurationError(unfinished)
-    if (source in bundled_names() and not Path(source).exists()) or Path(source).suffix == ".safetensors":
+    if (source in checkpoints.bundled_names() and not Path(source).exists()) or Path(source).suffix == ".safetensors":
         if others := [key for key in OF_ARCHIVES if given.get(key)]:
             raise ConfigurationError(f"'{source}': expected a model archive for {', '.join(others)}, got a biLM")
-        metrics = evaluate_language_model(source, text, find_device(given.get("cuda_device", -1)))
+        metrics = pretraining.evaluate_language_model(source, data, embedding.find_device(given.get("cuda_device", -1)))
         if output:
             dump_metrics(output, metrics)
     else:
@@ -49,19 +46,19 @@ def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
         key = "validation_dataset_reader" if config.get("validation_dataset_reader") else "dataset_reader"
         if most := config[key].get("max_instances"):
             print(
-                f"note: only the first {most:,} instances of {text} are evaluated ('{key}.max_instances' of the run); "
+                f"note: only the first {most:,} instances of {data} are evaluated ('{key}.max_instances' of the run); "
                 f"""-o '{{"{key}.max_instances": null}}' evaluates all""",
                 file=sys.stderr,
             )
     if (unknown := metrics.get("oov_rate", 0)) > MOST_UNKNOWN:
         print(
-            f"warning: {unknown:.0%} of the tokens are not in the vocabulary: is {text} tokenized, and in the language "
+            f"warning: {unknown:.0%} of the tokens are not in the vocabulary: is {data} tokenized, and in the language "
             "of the biLM? `elmo-plugin prepare-text` tokenizes raw text",
             file=sys.stderr,
         )
     elif "oov_rate" in metrics:
-        first = find_shards(text)[0]
-        look_at(TextFile(first).lines(), str(first), TOKENIZED)
+        first = text.find_shards(data)[0]
+        text.look_at(text.TextFile(first).lines(), str(first), text.TOKENIZED)
     if output is None:  # AllenNLP only logs them
         print(json.dumps(metrics, indent=2, default=str))
     return metrics

@@ -26,7 +26,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from elmo_plugin.commands.arguments import add_device, output
+from elmo_plugin.commands.arguments import add_device, output, print_page
 
 USAGE = "BILM PAIRS"
 
@@ -48,19 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Score the pairs, print the accuracies and write the scores."""
-    from elmo_plugin.analysis import minimal_pairs_page, pair_accuracies, read_pairs, score_pairs, write_scores
-    from elmo_plugin.bilm import language_of
-    from elmo_plugin.commands.console import print_page
-    from elmo_plugin.embedding import find_device
-    from elmo_plugin.pretraining import load_language_model, sentence_log_probabilities
-    from elmo_plugin.text import AsciiSpacesTokenizer, LanguageCheck, SpacyBlankTokenizer
+    from elmo_plugin import analysis, bilm, embedding, pretraining, text
 
-    model = load_language_model(args.bilm).to(find_device(args.cuda_device))
-    tokenizer = AsciiSpacesTokenizer() if args.split == "space" else SpacyBlankTokenizer(language_of(model) or "en")
-    pairs = read_pairs(args.pairs, tokenizer, args.by)
-    LanguageCheck(language_of(model)).read(" ".join(pair.good) for pair in pairs)
-    scores = score_pairs(partial(sentence_log_probabilities, model), pairs)
-    by_phenomenon, overall = pair_accuracies(pairs, scores)
-    print_page(minimal_pairs_page(f"{args.bilm} on {args.pairs}", by_phenomenon, overall), "pairs.md")
+    model = pretraining.load_language_model(args.bilm).to(embedding.find_device(args.cuda_device))
+    language = bilm.language_of(model)
+    split = text.AsciiSpacesTokenizer() if args.split == "space" else text.SpacyBlankTokenizer(language or "en")
+    pairs = analysis.read_pairs(args.pairs, split, args.by)
+    text.LanguageCheck(language).read(" ".join(pair.good) for pair in pairs)
+    scores = analysis.score_pairs(partial(pretraining.sentence_log_probabilities, model), pairs)
+    by_phenomenon, overall = analysis.pair_accuracies(pairs, scores)
+    print_page(analysis.minimal_pairs_page(f"{args.bilm} on {args.pairs}", by_phenomenon, overall), "pairs.md")
     if args.scores:
-        write_scores(args.scores, pairs, scores)
+        analysis.write_scores(args.scores, pairs, scores)

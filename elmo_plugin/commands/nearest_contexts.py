@@ -33,7 +33,7 @@ import shlex
 from pathlib import Path
 from typing import Union
 
-from elmo_plugin.commands.arguments import add_bilm, count, output
+from elmo_plugin.commands.arguments import add_bilm, count, output, print_page, say_written
 
 MOST_USES = 1000
 """The number of uses of a word that a picture shows."""
@@ -78,57 +78,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Search and print the neighbours, or list words to search for."""
-    from elmo_plugin.analysis import (
-        Search,
-        find_query,
-        frequent_words,
-        frequent_words_page,
-        neighbors_page,
-        read_senses,
-        search_texts,
-        write_contexts,
-    )
-    from elmo_plugin.bilm import language_of
-    from elmo_plugin.commands.console import load_bilm, print_page, say_written
-    from elmo_plugin.embedding import Corpus
-    from elmo_plugin.models import ColumnTagsReader
-    from elmo_plugin.text import AsciiSpacesTokenizer, find_shards
+    from elmo_plugin import analysis, bilm, embedding, models, text
 
     if len(args.query) != len(args.word):
         raise argparse.ArgumentError(
             None, f"expected one --word per --query, got {len(args.query)} --query and {len(args.word)} --word"
         )
-    queries = list(map(find_query, args.query, args.word))
+    queries = list(map(analysis.find_query, args.query, args.word))
     if args.draw and args.draw.exists():
         raise argparse.ArgumentError(None, f"{args.draw} exists already: expected the name of a new folder")
-    paths = [Path("-")] if args.text == ["-"] else find_shards(*args.text)
+    paths = [Path("-")] if args.text == ["-"] else text.find_shards(*args.text)
     if args.senses and (len(paths) > 1 or args.group):
         raise argparse.ArgumentError(None, f"--senses: expected one text, got {len(paths)} or --group")
-    embedder = load_bilm(args)
-    text: Union[list[Path], list[str]] = paths
+    embedder = embedding.load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
+    lines: Union[list[Path], list[str]] = paths
     senses = None
     if args.senses:
-        sentences = read_senses(paths[0], ColumnTagsReader(token_column=0, max_instances=args.sentences))
-        text = [" ".join(sentence.tokens) for sentence in sentences]
+        sentences = analysis.read_senses(
+            paths[0], models.ColumnTagsReader(token_column=0, max_instances=args.sentences)
+        )
+        lines = [" ".join(sentence.tokens) for sentence in sentences]
         senses = {
             (line, position): sense
             for line, sentence in enumerate(sentences, 1)
             for position, sense in enumerate(sentence.labels)
             if sense is not None
         }
-    corpus = Corpus(text, AsciiSpacesTokenizer())
+    corpus = embedding.Corpus(lines, text.AsciiSpacesTokenizer())
     if not queries:
-        words = frequent_words(corpus, args.sentences, language=language_of(embedder.elmo))
-        print_page(frequent_words_page(words), "words.md")
+        words = analysis.frequent_words(corpus, args.sentences, language=bilm.language_of(embedder.elmo))
+        print_page(analysis.frequent_words_page(words), "words.md")
         return
     layer = embedder.shape[0] - 1 if args.layer is None else args.layer
-    how = Search(layer, args.k, args.same_word, args.sentences, uses=MOST_USES if args.draw else 0)
-    by_name = {path.name.split(".")[0]: Corpus([path], AsciiSpacesTokenizer()) for path in paths}
+    how = analysis.Search(layer, args.k, args.same_word, args.sentences, uses=MOST_USES if args.draw else 0)
+    by_name = {path.name.split(".")[0]: embedding.Corpus([path], text.AsciiSpacesTokenizer()) for path in paths}
     if args.group and len(by_name) < max(2, len(paths)):
         raise argparse.ArgumentError(None, f"--group: expected several texts with different names, got {args.text}")
-    found = search_texts(embedder, by_name if args.group else {"": corpus}, queries, how)
-    print_page(neighbors_page(queries, found, layer), "contexts.md")
+    found = analysis.search_texts(embedder, by_name if args.group else {"": corpus}, queries, how)
+    print_page(analysis.neighbors_page(queries, found, layer), "contexts.md")
     if args.draw:
-        write_contexts(args.draw, queries, found, layer, args.k, senses)
+        analysis.write_contexts(args.draw, queries, found, layer, args.k, senses)
         page = shlex.quote(str(args.draw / "contexts.html"))
         say_written(args.draw, "contexts.html, contexts.md and a figure per query", f"python -m webbrowser {page}")

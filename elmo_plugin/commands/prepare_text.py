@@ -23,7 +23,7 @@ import argparse
 from glob import glob
 from pathlib import Path
 
-from elmo_plugin.commands.arguments import count, whole_number
+from elmo_plugin.commands.arguments import count, say_written, whole_number
 
 BUNDLED = {"en": "english-tiny", "la": "latin-tiny"}
 """The biLM that comes with the package, for each language that has one."""
@@ -61,7 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prepare the text and say what was written."""
-    from elmo_plugin.commands.console import say_written
     from elmo_plugin.text import HELDOUT, prepare_text
 
     *inputs, output = args.names

@@ -28,7 +28,7 @@ Memory holds 4 * L * D bytes per labelled token, 12 kB at the original size.
 import argparse
 from pathlib import Path
 
-from elmo_plugin.commands.arguments import add_bilm, count
+from elmo_plugin.commands.arguments import add_bilm, count, print_page
 
 USAGE = "BILM --tags|--senses|--pseudowords FILES"
 
@@ -59,15 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Probe the layers and print the accuracies."""
-    from elmo_plugin.analysis import accuracies_page, probe, pseudoword_task, random_twin, sense_task, tagging_task
-    from elmo_plugin.commands.console import load_bilm, print_page
-    from elmo_plugin.models import ColumnTagsReader
+    from elmo_plugin import analysis, embedding, models
 
     if args.pseudowords:
         title = f"Pseudowords: {args.pairs} pairs of words of {args.pseudowords}"
-        task = pseudoword_task(args.pseudowords, args.pairs, args.seed, args.sentences)
+        task = analysis.pseudoword_task(args.pseudowords, args.pairs, args.seed, args.sentences)
     else:
-        reader = ColumnTagsReader(
+        reader = models.ColumnTagsReader(
             token_column=args.token_column,
             tag_column=args.tag_column,
             delimiter=args.delimiter and args.delimiter.replace(r"\t", "\t"),  # a shell passes on both characters
@@ -76,9 +74,9 @@ def run(args: argparse.Namespace) -> None:
         )
         train, dev = args.tags or args.senses
         title = f"{'Tags' if args.tags else 'Senses'}: trained on {train}, evaluated on {dev}"
-        task = (tagging_task if args.tags else sense_task)(train, dev, reader)
-    embedder = load_bilm(args)
-    columns = {args.bilm: probe(embedder, task)}
+        task = (analysis.tagging_task if args.tags else analysis.sense_task)(train, dev, reader)
+    embedder = embedding.load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
+    columns = {args.bilm: analysis.probe(embedder, task)}
     if args.control:
-        columns["random weights"] = probe(random_twin(embedder, args.seed), task)
-    print_page(accuracies_page(title, columns), "layers.md")
+        columns["random weights"] = analysis.probe(analysis.random_twin(embedder, args.seed), task)
+    print_page(analysis.accuracies_page(title, columns), "layers.md")

@@ -7,9 +7,9 @@ from typing import Any
 from allennlp.commands.subcommand import Subcommand
 
 from elmo_plugin.commands import COMMANDS, evaluate, train  # noqa: F401  (two replace functions)
-from elmo_plugin.commands.arguments import add_command
+from elmo_plugin.commands.arguments import OURS, add_command, program
 from elmo_plugin.commands.command_line import other_plugins
-from elmo_plugin.commands.console import OURS, adapt_console, is_command, program
+from elmo_plugin.commands.console import adapt_console, is_command
 
 
 class Command(Subcommand):

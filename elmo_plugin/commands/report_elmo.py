@@ -32,6 +32,8 @@ import argparse
 import shlex
 from pathlib import Path
 
+from elmo_plugin.commands.arguments import say_written
+
 USAGE = "RUN [RUN ...] --output FOLDER"
 
 
@@ -51,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the report and say what was written."""
     from elmo_plugin.analysis import write_report
-    from elmo_plugin.commands.console import say_written
 
     report = write_report(args.runs, args.output, args.names)
     left_out = f", {len(report.uncounted)} not counted" if report.uncounted else ""

@@ -22,13 +22,8 @@ from allennlp.models.archival import CONFIG_NAME
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 from tqdm import tqdm
 
-from elmo_plugin.commands.console import (
-    OURS,
-    is_command,
-    is_users_mistake,
-    program,
-    say_written,
-)
+from elmo_plugin.commands.arguments import OURS, program, say_written
+from elmo_plugin.commands.console import is_command, is_users_mistake
 from elmo_plugin.common import (
     Stopped,
     at_least,

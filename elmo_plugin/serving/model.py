@@ -14,19 +14,8 @@ from allennlp.data import Tokenizer
 from allennlp.models import Archive, Model, load_archive
 from allennlp.predictors import Predictor
 
-from elmo_plugin.bilm import language_of
-from elmo_plugin.checkpoints import trained_model
+from elmo_plugin import bilm, checkpoints, elmo, embedding, models, pretraining, text
 from elmo_plugin.common import installed
-from elmo_plugin.elmo import Elmo, trained_elmo
-from elmo_plugin.embedding import Embedder, find_device, load
-from elmo_plugin.models import ElmoClassifierPredictor, ElmoTaggerPredictor
-from elmo_plugin.pretraining import (
-    BidirectionalLanguageModel,
-    BiLMPredictor,
-    TextShardsReader,
-    load_language_model,
-)
-from elmo_plugin.text import SpacyBlankTokenizer, length_batches, without_lone_surrogates
 
 Text = Union[str, list[str]]
 """Raw text, or a list of words."""
@@ -34,7 +23,7 @@ Task = Callable[[Sequence[Any]], list[Any]]
 """A function from items to one answer for each. The answer to an item does not depend on the other items."""
 
 MIXES = ("all", "last", "average")
-PREDICTORS = {"elmo_tagger": ElmoTaggerPredictor, "elmo_classifier": ElmoClassifierPredictor}
+PREDICTORS = {"elmo_tagger": models.ElmoTaggerPredictor, "elmo_classifier": models.ElmoClassifierPredictor}
 MOST_TOGETHER = 16
 """The most items of several requests that are answered by one call."""
 
@@ -54,30 +43,30 @@ class ServedModel:
 
     name: str
     tokenizer: Tokenizer
-    embedders: dict[str, Embedder] = field(default_factory=dict)
+    embedders: dict[str, embedding.Embedder] = field(default_factory=dict)
     predictor: Optional[Predictor] = None
-    language_model: Optional[BiLMPredictor] = None
+    language_model: Optional[pretraining.BiLMPredictor] = None
 
     @property
     def label_task(self) -> Optional[str]:
         """Return the task of the predictor, `tag` or `classify`, or `None` without one."""
         if self.predictor is None:
             return None
-        return "classify" if isinstance(self.predictor, ElmoClassifierPredictor) else "tag"
+        return "classify" if isinstance(self.predictor, models.ElmoClassifierPredictor) else "tag"
 
     def read(self, texts: Sequence[Text]) -> list[list[str]]:
         """Split raw text into words, all of them. Lists of words are returned as they are."""
         return [
-            [token.ensure_text() for token in self.tokenizer.tokenize(without_lone_surrogates(text))]
-            if isinstance(text, str)
-            else text
-            for text in texts
+            [token.ensure_text() for token in self.tokenizer.tokenize(text.without_lone_surrogates(each))]
+            if isinstance(each, str)
+            else each
+            for each in texts
         ]
 
     def label(self, texts: Sequence[Text]) -> list[JsonDict]:
         """Return the predictor's answers: tags or labels."""
         assert self.predictor is not None
-        questions = [{"sentence" if isinstance(text, str) else "tokens": text} for text in texts]
+        questions = [{"sentence" if isinstance(each, str) else "tokens": each} for each in texts]
         return _in_batches(self.predictor, questions, self.read(texts))
 
     def log_probabilities(self, sentences: Sequence[list[str]]) -> list[JsonDict]:
@@ -88,7 +77,7 @@ class ServedModel:
 
 def _in_batches(predictor: Predictor, questions: list[JsonDict], sentences: Sequence[list[str]]) -> list[JsonDict]:
     answers: dict[int, Any] = {}
-    for batch in length_batches([len(words) for words in sentences]):
+    for batch in text.length_batches([len(words) for words in sentences]):
         answers |= zip(batch, predictor.predict_batch_json([questions[index] for index in batch]), strict=True)
     return [answers[index] for index in range(len(sentences))]
 
@@ -116,47 +105,49 @@ def load_served(
     named = Path(model)
     in_run = named.name == "model.tar.gz"  # `elmo-plugin train` gives each archive this name, in a folder of its own
     name = named.parent.name if in_run and named.parent.name else named.name
-    device = find_device(cuda_device)
+    device = embedding.find_device(cuda_device)
     tokenizer: Optional[Tokenizer] = None
     labels: Optional[Predictor] = None
-    scorer: Optional[BidirectionalLanguageModel] = None
-    path = trained_model(model, "model")
+    scorer: Optional[pretraining.BidirectionalLanguageModel] = None
+    path = checkpoints.trained_model(model, "model")
     archive = None if path is None else load_archive(path, cuda_device)
     if archive is None:
         try:
-            scorer = load_language_model(model).to(device)
+            scorer = pretraining.load_language_model(model).to(device)
         except ConfigurationError:  # it has no softmax
-            embedders = {"all": load(model, "all", cuda_device=cuda_device)}
-    elif isinstance(archive.model, BidirectionalLanguageModel):
+            embedders = {"all": embedding.load(model, "all", cuda_device=cuda_device)}
+    elif isinstance(archive.model, pretraining.BidirectionalLanguageModel):
         scorer = archive.model
     else:
         labels = _predictor(archive, model, predictor, language)
-        if isinstance(labels, ElmoClassifierPredictor):
+        if isinstance(labels, models.ElmoClassifierPredictor):
             tokenizer = getattr(archive.validation_dataset_reader, "_tokenizer", None)
         embedders = _trained_embedder(archive.model)
     if scorer is not None:
         scorer.eval().requires_grad_(False)
-        embedders = {"all": Embedder(Elmo.from_parts(scorer.bilm, [], dropout=0.0), scorer.vocab.get_token_index)}
+        embedders = {
+            "all": embedding.Embedder(elmo.Elmo.from_parts(scorer.bilm, [], dropout=0.0), scorer.vocab.get_token_index)
+        }
     for embedder in [*embedders.values()]:
         embedders |= {mix: embedder.with_mix(mix) for mix in MIXES}
     if tokenizer is None:
-        model_language = language_of(embedders["all"].elmo if archive is None else archive.model)
-        tokenizer = SpacyBlankTokenizer(language or model_language or "en")
+        model_language = bilm.language_of(embedders["all"].elmo if archive is None else archive.model)
+        tokenizer = text.SpacyBlankTokenizer(language or model_language or "en")
     if language_model is not None:
-        scorer = load_language_model(language_model).to(device)
-    words = None if scorer is None else BiLMPredictor(scorer, TextShardsReader())
+        scorer = pretraining.load_language_model(language_model).to(device)
+    words = None if scorer is None else pretraining.BiLMPredictor(scorer, pretraining.TextShardsReader())
     return ServedModel(name, tokenizer, embedders, labels, words)
 
 
-def _trained_embedder(model: Model) -> dict[str, Embedder]:
+def _trained_embedder(model: Model) -> dict[str, embedding.Embedder]:
     """Return an embedder with the mix that a model was trained with; none for a baseline without ELMo."""
     try:
-        elmo, mix = trained_elmo(model)
+        trained, mix = elmo.trained_elmo(model)
     except ConfigurationError:
         return {}
-    elmo.bilm.requires_grad_(False)
-    mixed = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=elmo.initial_state)
-    return {"trained": Embedder(mixed, model.vocab.get_token_index)}
+    trained.bilm.requires_grad_(False)
+    mixed = elmo.Elmo.from_parts(trained.bilm, [mix], dropout=0.0, initial_state=trained.initial_state)
+    return {"trained": embedding.Embedder(mixed, model.vocab.get_token_index)}
 
 
 def _predictor(archive: Archive, name: str, predictor: Optional[str], language: Optional[str]) -> Predictor:
