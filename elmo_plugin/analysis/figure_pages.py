@@ -184,12 +184,12 @@ def _training_set_size(frame: DataFrame) -> Iterator[Section]:
         add_legend(figure, axis)
         figures[f"Score by training-set size, {task}"] = figure
     if figures:
-        table = _pivot(frame, ["task", "variant"], "share", "score")
+        pivot = _pivot(frame, ["task", "variant"], "share", "score")
         percent = {share: f"{share:g} %" for share in set(frame["share"])}
         yield Section(
             "Score by training-set size",
             "The score of each variant by the share of the training data, as in figure 1 of the ELMo paper.",
-            [table.rename(columns=percent)],
+            [pivot.rename(columns=percent)],
             figures,
         )
 
@@ -329,7 +329,7 @@ def _section(query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Sect
         labels = ["nearest" if i in nearest else "other uses" for i in range(len(uses.neighbors))]
     else:
         labels = [senses.get((use.line, use.position), "no sense") for use in uses.neighbors]
-    table = DataFrame(
+    listed = DataFrame(
         {
             "nearest": number,
             "sentence": _marked(uses.neighbors[index].tokens, uses.neighbors[index].position),
@@ -343,7 +343,7 @@ def _section(query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Sect
     unused = ["sense"] * (not senses) + ["text"] * (len(texts) < 2)
     picture = _picture(uses.vectors, labels, nearest, (senses is None and texts) or [])
     figures = {f"{len(labels)} uses of {query.word} in two dimensions: {sentence}": picture}
-    return Section(query.word, sentence, [table.drop(columns=unused)], figures)
+    return Section(query.word, sentence, [listed.drop(columns=unused)], figures)
 
 
 def _picture(vectors: np.ndarray, labels: Sequence[str], nearest: Sequence[int], order: Sequence[str]) -> Figure:
