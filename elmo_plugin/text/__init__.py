@@ -50,7 +50,6 @@ from elmo_plugin.text.predictor_input import (
     token_lists,
     without_lone_surrogates,
 )
-from elmo_plugin.text.raw_text import RawText
 from elmo_plugin.text.sentence_splitter import SentenceSplitter
 from elmo_plugin.text.tables import (
     Column,
@@ -68,7 +67,7 @@ from elmo_plugin.text.tables import (
 )
 from elmo_plugin.text.text_file import LONGEST_LINE, LONGEST_SENTENCE, TextFile, find_shards, read_ahead
 from elmo_plugin.text.tokenizer import AsciiSpacesTokenizer, JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
-from elmo_plugin.text.training_text import HELDOUT, Prepared, prepare_text
+from elmo_plugin.text.training_text import HELDOUT, Prepared, RawText, prepare_text
 from elmo_plugin.text.white_space import WHITE_SPACE, split_tokens
 
 __all__ = [

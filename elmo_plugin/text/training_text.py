@@ -1,16 +1,18 @@
 """Raw text → training text: sentences of tokens, one per line, in one file or in shards with a held-out part.
 
-What was done with the text is reported to standard error: counts, examples and warnings.
+Each file is read twice: to learn what it is, and to join and split its lines. What was done with the text is reported
+to standard error: counts, examples and warnings.
 """
 
 import re
 import shutil
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from hashlib import blake2b
+from heapq import nlargest
 from itertools import chain, count, islice
 from pathlib import Path
 from random import Random
@@ -19,13 +21,16 @@ from typing import Any, NamedTuple, Optional, TextIO
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
-from more_itertools import countable, map_reduce, unique_everseen
+from more_itertools import constrained_batches, countable, map_reduce, unique_everseen
 
-from elmo_plugin.common import atomic_file
-from elmo_plugin.text.languages import ANY, NOTABLE, say_shares
-from elmo_plugin.text.line_forms import CELLS, MEANINGS, SENTENCES, is_open
-from elmo_plugin.text.raw_text import RawText
+from elmo_plugin.common import atomic_file, some_of
+from elmo_plugin.text.clutter import Clutter
+from elmo_plugin.text.hyphens import Hyphens, KnownWords
+from elmo_plugin.text.languages import ANY, NOTABLE, language_shares, pieces, say_shares
+from elmo_plugin.text.line_forms import CELLS, MEANINGS, PARAGRAPHS, SENTENCES, LineForm, is_open, join_lines
+from elmo_plugin.text.look import PROSE, look_at
 from elmo_plugin.text.sentence_splitter import SentenceSplitter
+from elmo_plugin.text.spelling import Spelling
 from elmo_plugin.text.tables import TextColumn
 from elmo_plugin.text.text_file import PACKED, TextFile, find_shards
 from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
@@ -44,6 +49,10 @@ IN_A_PREVIEW = 20
 SURE, VERY_SURE = 0.5, 0.7
 """A language that is guessed with less certainty is taken to be English, or to be the one that is given."""
 WITHOUT_SPACES = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "zh"])
+CHARACTERS = 100_000
+"""The characters of lines that are looked at together."""
+MOST_SAMPLES = 50
+"""The pieces of a file, drawn at random, of which the language is guessed."""
 BLOCK = 20
 """Sentences that stay together: each block goes to one shard, or to the held-out text, whole."""
 
@@ -62,6 +71,169 @@ class Prepared(NamedTuple):
     n_training: int
     n_heldout: int
     language: str
+
+
+class RawFile:
+    """Say what a raw file is: the form of its lines, its size, its language.
+
+    # Parameters
+
+    file : `TextFile`
+        The file, which is read to its end.
+    known : `KnownWords`
+        Gets the words of the file.
+    form : `Optional[str]`
+        What its lines are, as in `FORMS`; by default it is guessed.
+    """
+
+    def __init__(self, file: TextFile, known: KnownWords, form: Optional[str]) -> None:
+        self.file = file
+        self.layout = LineForm()
+        self.clutter = Clutter()
+        self.n_characters = 0
+        samples: list[tuple[float, str]] = []
+        random = Random(0)
+        lines = look_at(file.lines(), file.name, PROSE)[1]
+        plain = map(Spelling().plain, lines)
+        for block in constrained_batches(plain, CHARACTERS, get_len=lambda line: len(line) + 1, strict=False):
+            self.layout.add(block)
+            self.clutter.add(block)
+            known.add(block)
+            self.n_characters += sum(map(len, block))
+            samples = nlargest(MOST_SAMPLES, chain(samples, ((random.random(), piece) for piece in pieces(block))))
+        self.form = form or self.layout.guess() or PARAGRAPHS
+        self.languages = language_shares(piece for _, piece in samples)
+        self.language = next(iter(self.languages), "en")
+
+
+class RawText:
+    """Read raw files as sentences.
+
+    # Parameters
+
+    files : `Sequence[TextFile]`
+        The files, which are read once at construction.
+    form : `Optional[str]`
+        What the lines of all files are, as in `FORMS`; by default it is guessed for each file.
+    clean : `bool`
+        Whether page numbers, running heads and the header and licence of Project Gutenberg are left out.
+    """
+
+    def __init__(self, files: Iterable[TextFile], form: Optional[str] = None, clean: bool = False) -> None:
+        self._form, self.clean = form, clean
+        self.spelling = Spelling()
+        known = KnownWords()
+        self.hyphens = Hyphens(known)
+        self.clutter = defaultdict[str, Counter[str]](Counter)  # the lines that are not text, by their kinds
+        self.files: Sequence[RawFile] = [RawFile(file, known, form) for file in files]
+
+    def languages(self) -> dict[str, float]:
+        """Return how much of the text is in which language, up to 1, the most first."""
+        sizes: Counter[str] = Counter()
+        for file in self.files:
+            sizes.update({language: share * file.n_characters for language, share in file.languages.items()})
+        total = sum(file.n_characters for file in self.files)
+        return {language: size / total for language, size in sizes.most_common() if size}
+
+    def sentences(self, file: RawFile, splitter: SentenceSplitter) -> Iterator[list[str]]:
+        """Yield the tokens of each sentence of a file.
+
+        Where each line is a sentence, it stays one, whatever marks it contains; if the form was given, so does a blank
+        line, as a sentence without tokens, so that parallel texts stay parallel.
+        """
+        lines = file.clutter.sort(map(self.spelling.plain, file.file.lines()), self.clean, self.clutter)
+        if file.form == SENTENCES:
+            sentences = map(splitter.words, lines)
+            return sentences if self._form else filter(None, sentences)
+        return splitter.sentences(join_lines(lines, file.form, file.layout, self.hyphens))
+
+
+class Report:
+    """Count what is written of a text, and print it.
+
+    # Parameters
+
+    text : `RawText`
+    """
+
+    def __init__(self, text: RawText) -> None:
+        self.counts = Counter[str]()
+        self._text = text
+        self._longest = 0
+        self._sample: list[str] = []
+        self._odd = Counter[str]()
+
+    def read(self, sentences: Iterable[list[str]]) -> Iterator[str]:
+        """Yield each sentence as a line, and count it."""
+        random = Random(0)
+        for tokens in sentences:
+            line = " ".join(tokens)
+            yield f"{line}\n"
+            if not tokens:
+                continue
+            self.counts.update(
+                sentences=1,
+                tokens=len(tokens),
+                words=sum(find_letter(token) is not None for token in tokens),
+                open=is_open(line),
+                long=len(tokens) > LONG,
+            )
+            self._longest = max(self._longest, len(tokens))
+            self._odd.update(token for token in tokens if not is_usual(token))
+            if len(self._odd) > MOST_ODD:
+                self._odd = Counter(dict(self._odd.most_common(MOST_ODD // 2)))
+            # Each sentence so far is in the sample with the same probability.
+            place = random.randrange(self.counts["sentences"])
+            if len(self._sample) < IN_THE_SAMPLE:
+                self._sample.append(line)
+            elif place < IN_THE_SAMPLE:
+                self._sample[place] = line
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` if what came out cannot be text."""
+        n_sentences, n_tokens, n_words = (self.counts[name] for name in ("sentences", "tokens", "words"))
+        words = f"{n_words / max(n_tokens, 1):.0%} of the tokens with a letter"
+        lines = f"{n_sentences:,} of {n_tokens:,} tokens"
+        advice = "a list of words is no text, and a language without spaces needs its own --language"
+        for is_wrong, found in [
+            (not n_sentences, "text, got no sentences"),
+            (n_words < n_tokens / 3, f"text, got {words}"),
+            (n_words > 100 and n_tokens < 1.5 * n_sentences, f"sentences, got {lines}; {advice}"),
+        ]:
+            if is_wrong:
+                names = some_of([file.file.name for file in self._text.files])
+                raise ConfigurationError(f"{names}: expected {found}")
+
+    def print(self) -> None:
+        """Print the report."""
+        text, counts, odd = self._text, self.counts, self._odd.most_common(10)
+        divided = {"joined": text.hyphens.joined, "with their hyphen": text.hyphens.kept}
+        shown = [f"{n.total():,} {what}" + f" ({', '.join(islice(n, 10))})" * bool(n) for what, n in divided.items()]
+        replaced = [f"{number:,} {kind}" for kind, number in text.spelling.counts.most_common()]
+        clutter = [
+            f"{lines.total():,} {kind}: {' | '.join(islice(lines, 10))}" for kind, lines in sorted(text.clutter.items())
+        ]
+        share = counts["open"] / counts["sentences"]
+        n_markup = sum(file.clutter.n_markup for file in text.files)
+        n_joined = sum(file.form != SENTENCES for file in text.files)
+        may_be_cut = share > 0.3 and n_joined > len(text.files) / 2
+        say(
+            f"words at line ends: {', '.join(shown)}" * any(divided.values()),
+            f"characters replaced: {', '.join(replaced)}" * bool(replaced),
+            *(f"left out: {lines}" for lines in clutter if text.clean),
+            *(f"warning: seen: {lines}; --clean leaves them out" for lines in clutter if not text.clean),
+            f"left out: {counts['repeated']:,} repeated sentences" * bool(counts["repeated"]),
+            f"odd tokens: {', '.join(f'{token[:40]} ({number:,})' for token, number in odd)}" * bool(odd),
+            f"{counts['sentences']:,} sentences of {counts['tokens']:,} tokens; the longest has {self._longest:,}; "
+            f"{share:.1%} have no final mark",
+            "ten of them at random:" if counts["sentences"] >= IN_THE_SAMPLE else "these are:",
+            *(f"  {sentence[:200]}" for sentence in self._sample),
+            f"warning: {n_markup:,} lines have marks of HTML, such as <br> or &amp;, which stay in the text"
+            * bool(n_markup),
+            "warning: many sentences have no final mark: look at them, and try another form for --lines" * may_be_cut,
+            f"warning: {counts['long']:,} sentences have over {LONG} tokens: try --lines or --language"
+            * (counts["long"] > counts["sentences"] / 50),
+        )
 
 
 def prepare_text(
@@ -138,11 +310,6 @@ def prepare_text(
     return Prepared(n_sentences - n_heldout, n_heldout, language)
 
 
-def shortened(names: list[str]) -> str:
-    """Return the first names of a list."""
-    return ", ".join(names[:3]) + ", …" * (len(names) > 3)
-
-
 def say(*lines: str) -> None:
     """Print those lines that are not empty. They are no results."""
     print(*filter(None, lines), sep="\n", file=sys.stderr)
@@ -217,7 +384,7 @@ def choose_language(given: Optional[str], text: RawText) -> str:
     others = [f"{file.file.name} ({file.language})" for file in text.files if file.language != guessed]
     if others and sure > SURE:
         n_others = f"{len(others):,} of {len(text.files):,}"
-        say(f"warning: {n_others} files look like another language: {shortened(others)}")
+        say(f"warning: {n_others} files look like another language: {some_of(others)}")
     elif len(shares) > 1 and given != ANY:
         say(f"{looks}: all of it is split by the rules for {language}")
     return language
@@ -228,7 +395,7 @@ def forms(text: RawText) -> str:
     groups = map_reduce(text.files, lambda file: file.form, lambda file: file.file.name)
     said: list[str] = []
     for form, names in sorted(groups.items(), key=lambda group: -len(group[1])):
-        said.append(f"{len(names):,} {MEANINGS[form]}" + f" ({shortened(names)})" * bool(said))
+        said.append(f"{len(names):,} {MEANINGS[form]}" + f" ({some_of(names)})" * bool(said))
     return ", ".join(said) + "; --lines names another form"
 
 
@@ -281,91 +448,3 @@ def open_text(path: Path, suffix: str) -> TextIO:
     write = PACKED[suffix][-1] if suffix in PACKED else open
     opened: TextIO = write(path, "wt", encoding="utf-8", newline="\n")
     return opened
-
-
-class Report:
-    """Count what is written of a text, and print it.
-
-    # Parameters
-
-    text : `RawText`
-    """
-
-    def __init__(self, text: RawText) -> None:
-        self.counts = Counter[str]()
-        self._text = text
-        self._longest = 0
-        self._sample: list[str] = []
-        self._odd = Counter[str]()
-
-    def read(self, sentences: Iterable[list[str]]) -> Iterator[str]:
-        """Yield each sentence as a line, and count it."""
-        random = Random(0)
-        for tokens in sentences:
-            line = " ".join(tokens)
-            yield f"{line}\n"
-            if not tokens:
-                continue
-            self.counts.update(
-                sentences=1,
-                tokens=len(tokens),
-                words=sum(find_letter(token) is not None for token in tokens),
-                open=is_open(line),
-                long=len(tokens) > LONG,
-            )
-            self._longest = max(self._longest, len(tokens))
-            self._odd.update(token for token in tokens if not is_usual(token))
-            if len(self._odd) > MOST_ODD:
-                self._odd = Counter(dict(self._odd.most_common(MOST_ODD // 2)))
-            # Each sentence so far is in the sample with the same probability.
-            place = random.randrange(self.counts["sentences"])
-            if len(self._sample) < IN_THE_SAMPLE:
-                self._sample.append(line)
-            elif place < IN_THE_SAMPLE:
-                self._sample[place] = line
-
-    def check(self) -> None:
-        """Raise `ConfigurationError` if what came out cannot be text."""
-        n_sentences, n_tokens, n_words = (self.counts[name] for name in ("sentences", "tokens", "words"))
-        words = f"{n_words / max(n_tokens, 1):.0%} of the tokens with a letter"
-        lines = f"{n_sentences:,} of {n_tokens:,} tokens"
-        advice = "a list of words is no text, and a language without spaces needs its own --language"
-        for is_wrong, found in [
-            (not n_sentences, "text, got no sentences"),
-            (n_words < n_tokens / 3, f"text, got {words}"),
-            (n_words > 100 and n_tokens < 1.5 * n_sentences, f"sentences, got {lines}; {advice}"),
-        ]:
-            if is_wrong:
-                names = shortened([file.file.name for file in self._text.files])
-                raise ConfigurationError(f"{names}: expected {found}")
-
-    def print(self) -> None:
-        """Print the report."""
-        text, counts, odd = self._text, self.counts, self._odd.most_common(10)
-        divided = {"joined": text.hyphens.joined, "with their hyphen": text.hyphens.kept}
-        shown = [f"{n.total():,} {what}" + f" ({', '.join(islice(n, 10))})" * bool(n) for what, n in divided.items()]
-        replaced = [f"{number:,} {kind}" for kind, number in text.spelling.counts.most_common()]
-        clutter = [
-            f"{lines.total():,} {kind}: {' | '.join(islice(lines, 10))}" for kind, lines in sorted(text.clutter.items())
-        ]
-        share = counts["open"] / counts["sentences"]
-        n_markup = sum(file.clutter.n_markup for file in text.files)
-        n_joined = sum(file.form != SENTENCES for file in text.files)
-        may_be_cut = share > 0.3 and n_joined > len(text.files) / 2
-        say(
-            f"words at line ends: {', '.join(shown)}" * any(divided.values()),
-            f"characters replaced: {', '.join(replaced)}" * bool(replaced),
-            *(f"left out: {lines}" for lines in clutter if text.clean),
-            *(f"warning: seen: {lines}; --clean leaves them out" for lines in clutter if not text.clean),
-            f"left out: {counts['repeated']:,} repeated sentences" * bool(counts["repeated"]),
-            f"odd tokens: {', '.join(f'{token[:40]} ({number:,})' for token, number in odd)}" * bool(odd),
-            f"{counts['sentences']:,} sentences of {counts['tokens']:,} tokens; the longest has {self._longest:,}; "
-            f"{share:.1%} have no final mark",
-            "ten of them at random:" if counts["sentences"] >= IN_THE_SAMPLE else "these are:",
-            *(f"  {sentence[:200]}" for sentence in self._sample),
-            f"warning: {n_markup:,} lines have marks of HTML, such as <br> or &amp;, which stay in the text"
-            * bool(n_markup),
-            "warning: many sentences have no final mark: look at them, and try another form for --lines" * may_be_cut,
-            f"warning: {counts['long']:,} sentences have over {LONG} tokens: try --lines or --language"
-            * (counts["long"] > counts["sentences"] / 50),
-        )
