@@ -407,24 +407,18 @@ def write(
     Lines stay together in blocks, in smaller ones if the text would not fill all parts otherwise. Return the number of
     lines that are held out. `check` is called before the files get their names.
     """
-    if str(output) == "-":
-        sys.stdout.writelines(lines)
-        check()
-        return 0
-    is_folder, percent, n_heldout = bool(shards or heldout), heldout or 0, 0
+    percent, n_heldout = heldout or 0, 0
     names = [f"train-{shard:05}-of-{shards or 1:05}.txt.gz" for shard in range(shards or 1)]
-    paths = [output / name for name in names] if is_folder else [output]
+    paths = [output / name for name in names] if shards or heldout else [output]
     n_parts = len(paths)
     n_blocks = next(n for n in count(1) if n - n * percent // 100 >= n_parts and n * percent // 100 >= bool(percent))
     lines = iter(lines)
     first = list(islice(lines, n_blocks * BLOCK))
     size = max(1, len(first) // n_blocks)
     with ExitStack() as stack:
-        if is_folder:
-            stack.callback(_remove_if_empty, output)
-        if heldout:
-            paths.append(output / HELDOUT)
-        files = [stack.enter_context(open_text(stack.enter_context(atomic_file(path)), path.suffix)) for path in paths]
+        stack.callback(_remove_if_empty, output)
+        paths += [output / HELDOUT] * bool(heldout)
+        files = [sys.stdout if str(path) == "-" else stack.enter_context(_written(path)) for path in paths]
         for number, line in enumerate(chain(first, lines)):
             block = number // size
             if (block + 1) * percent // 100 > block * percent // 100:
@@ -443,8 +437,9 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def open_text(path: Path, suffix: str) -> TextIO:
-    """Open a file to write UTF-8 text, compressed if `suffix` is .gz or .xz."""
-    write = PACKED[suffix][-1] if suffix in PACKED else open
-    opened: TextIO = write(path, "wt", encoding="utf-8", newline="\n")
-    return opened
+@contextmanager
+def _written(path: Path) -> Iterator[TextIO]:
+    """Give a file to write UTF-8 text to, packed as its name says."""
+    write = PACKED[path.suffix][-1] if path.suffix in PACKED else open
+    with atomic_file(path) as partial, write(partial, "wt", encoding="utf-8", newline="\n") as file:
+        yield file
