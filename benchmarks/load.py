@@ -22,7 +22,7 @@ from benchmarks.memory import MIB, ResidentMemory, in_new_process
 from benchmarks.table import Table, head
 from elmo_plugin.commands.arguments import count
 from elmo_plugin.embedding import Corpus, CorpusEmbedder, ParquetFile, load
-from elmo_plugin.pretraining.shards import shard_lines
+from elmo_plugin.pretraining.vocabulary import shard_lines
 from elmo_plugin.text import find_shards
 
 DESCRIPTION = """

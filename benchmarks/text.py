@@ -7,7 +7,7 @@ from math import log10
 from random import Random
 from typing import NamedTuple, Optional
 
-from elmo_plugin.pretraining.shards import shard_lines
+from elmo_plugin.pretraining.vocabulary import shard_lines
 from elmo_plugin.text import find_shards, length_batches
 
 Sentences = list[list[str]]

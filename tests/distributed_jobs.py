@@ -8,7 +8,7 @@ from unittest.mock import patch
 import torch
 from torch import distributed, multiprocessing
 
-from elmo_plugin.pretraining import BidirectionalLanguageModel, shards
+from elmo_plugin.pretraining import BidirectionalLanguageModel, loaders
 from tests.language_model_oracles import language_model
 from tests.loader_oracles import WORDS, build_loader
 
@@ -50,9 +50,9 @@ def _run(rank: int, job: Job, folder: Path, arguments: tuple[Any, ...]) -> None:
     distributed.destroy_process_group()
 
 
-def read(data_path: str, keys: Config, epochs: int = 0, block: int = shards.BLOCK) -> dict[str, Any]:
+def read(data_path: str, keys: Config, epochs: int = 0, block: int = loaders.BLOCK) -> dict[str, Any]:
     """Batches of a loader, of so many epochs or of a single pass, and its state after them."""
-    with patch.object(shards, "BLOCK", block):
+    with patch.object(loaders, "BLOCK", block):
         loader = build_loader(data_path, **keys)
         if not loader.endless:
             return {"batches": list(loader)}

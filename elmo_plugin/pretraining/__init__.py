@@ -1,7 +1,7 @@
 """TEXT SHARDS → TRAINED biLM: vocabulary, data loaders, language model, softmaxes, perplexity and exact resume."""
 
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
-from elmo_plugin.pretraining.loaders import SentenceBatches, UnrolledStreams
+from elmo_plugin.pretraining.loaders import SentenceBatches, TextShardsReader, UnrolledStreams
 from elmo_plugin.pretraining.muon import Muon
 from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity
 from elmo_plugin.pretraining.predictor import (
@@ -12,7 +12,6 @@ from elmo_plugin.pretraining.predictor import (
 )
 from elmo_plugin.pretraining.resume import AtomicCheckpointer, ExactResume, check_processes
 from elmo_plugin.pretraining.schedule import WarmUpCosine
-from elmo_plugin.pretraining.shards import TextShardsReader
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, SampledSoftmax, WordVectorSoftmax
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 from elmo_plugin.text import HELDOUT, Prepared, find_shards, prepare_text

@@ -5,7 +5,7 @@ import os
 import sys
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional, Union
 
 import torch
 from allennlp.common import Lazy
@@ -46,17 +46,6 @@ MOST_NATS_OF_TOKEN, MOST_NATS_OF_SENTENCE = 700, 1e6
 """Losses are means of tokens or sentences. From 700 nats on, no float holds a perplexity."""
 PRIMITIVES = 128
 """The number of routines, one per shape of a product, that oneDNN caches in training. Its own default is 1,024."""
-
-
-class Predictions(NamedTuple):
-    """The vectors (N, P) of one direction, and the vocabulary ids (N,) that they predict.
-
-    `present`, (B, T + 1) for sentences or (S, U) for a window, is True where one of the N predictions belongs.
-    """
-
-    vectors: Tensor
-    targets: Tensor
-    present: Tensor
 
 
 @Model.register("bilm")
@@ -165,19 +154,18 @@ class BidirectionalLanguageModel(Model):
         warn_of_fallback(device, self.precision)
         dtype = dtype_on(device, self.precision)
         with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
-            both = self._predict_windows(windows or {}) if tokens is None else self._predict_sentences(tokens)
-            inputs = [(each.vectors, each.targets - 1) for each in both]  # the softmax has no row for padding
+            both, present = self._read_windows(windows) if windows is not None else self._read_sentences(tokens or {})
             if self.training:
-                losses = [torch.as_tensor(self.softmax(self.dropout(vectors), rows)) for vectors, rows in inputs]
+                losses = [torch.as_tensor(self.softmax(self.dropout(vectors), rows)) for vectors, rows in both]
             else:
-                losses = [self.softmax.nll(vectors, rows) for vectors, rows in inputs]  # (N,) each
-        forward, _ = both
+                losses = [self.softmax.nll(vectors, rows) for vectors, rows in both]  # (N,) each
+        forward_rows = both[0][1]  # (N,)
         if self.softmax.exact or not self.training:
-            self.perplexity(*losses, forward.targets == UNKNOWN_ID)  # type: ignore[call-arg]
+            self.perplexity(*losses, forward_rows == UNKNOWN_ID - 1)  # type: ignore[call-arg]
         if self.training:
-            self.throughput.add(forward.targets.numel())
+            self.throughput.add(len(forward_rows))
             if self.word_order is not None:
-                self.word_order.add(forward.targets - 1, self.softmax.config["type"])
+                self.word_order.add(forward_rows, self.softmax.config["type"])
         n_tokens = losses[0].new_tensor(losses[0].numel())
         if self.training and is_distributed():  # so that the mean gradient of the processes is that of all tokens
             n_tokens = dist_reduce_sum(n_tokens) / distributed.get_world_size()
@@ -186,7 +174,7 @@ class BidirectionalLanguageModel(Model):
         if n_tokens > 0:
             output["loss"] = (losses[0].sum() + losses[1].sum()) / (2 * n_tokens)
         if tokens is not None and not self.training:
-            mask = output["mask"] = forward.present  # (B, T + 1)
+            mask = output["mask"] = present.to(device)  # (B, T + 1)
             for name, nats in zip(("forward_log_probs", "backward_log_probs"), losses, strict=True):
                 output[name] = nats.new_zeros(mask.shape).masked_scatter(mask, -nats)  # (B, T + 1)
         return output
@@ -226,8 +214,11 @@ class BidirectionalLanguageModel(Model):
             self.carried[True] = LstmState(*state["carried"])
         self.perplexity.sums = state["sums"]
 
-    def _predict_windows(self, windows: dict[str, Any]) -> list[Predictions]:
-        """Read one window in each direction, starting from the state after the previous window."""
+    def _read_windows(self, windows: dict[str, Any]) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+        """Read one window in each direction, starting from the state after the previous window.
+
+        Returns what `select` returns for each direction, and where there is a word in it (S, U).
+        """
         lstm, encoder = self.bilm.lstm, self.bilm.token_encoder
         if not isinstance(lstm, ElmoLstm):
             raise ConfigurationError(
@@ -242,14 +233,18 @@ class BidirectionalLanguageModel(Model):
         if carried is None or bool(windows["first"]):
             carried = lstm.zero_state(vectors.size(1), vectors)
         # Both directions read the same sentences, so their windows have the same lengths.
-        present = both[0]["targets"].cpu() > 0  # (S, U)
+        targets = [part["targets"].cpu() for part in both]  # (S, U) each
+        present = targets[0] > 0  # (S, U)
         carried = LstmState(*(part.to(vectors.device) for part in carried))
         outputs, state = lstm.read_windows(vectors, present.sum(dim=1), carried)  # (2, S, U, P)
         self.carried[self.training] = LstmState(*(part.detach() for part in state))
-        return [select(output, part["targets"], present) for output, part in zip(outputs, both, strict=True)]
+        return [select(*each, present) for each in zip(outputs, targets, strict=True)], present
 
-    def _predict_sentences(self, tokens: TextFieldTensors) -> list[Predictions]:
-        """Read whole sentences. The vector at a token predicts the next one in its direction, boundaries included."""
+    def _read_sentences(self, tokens: TextFieldTensors) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+        """Read whole sentences. The vector at a token predicts the next one in its direction, boundaries included.
+
+        Returns what `select` returns for each direction, and where there is a prediction in it (B, T + 1).
+        """
         words = tokens["words"]["tokens"].cpu()  # (B, T)
         targets = add_boundaries(words, words > 0, BEGIN_ID, END_ID)  # (B, T + 2)
         mask = targets > 0
@@ -264,10 +259,8 @@ class BidirectionalLanguageModel(Model):
         # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
         forward, backward = (outputs if outputs.dim() == 3 else outputs[-1]).chunk(2, dim=-1)  # (B, T + 2, P) each
         present = mask[:, 1:]  # (B, T + 1): all tokens but the first, or all but the last
-        return [
-            select(forward[:, :-1], targets[:, 1:], present),
-            select(backward[:, 1:], targets[:, :-1], present),
-        ]
+        both = [select(forward[:, :-1], targets[:, 1:], present), select(backward[:, 1:], targets[:, :-1], present)]
+        return both, present
 
 
 def build_trainable_bilm(
@@ -337,13 +330,16 @@ def share_table(bilm: BiLM, softmax: LmSoftmax, is_new: bool) -> None:
             encoder.embedding.weight.mul_(softmax.input_dim**-0.5)
 
 
-def select(outputs: Tensor, targets: Tensor, present: Tensor) -> Predictions:
-    """Return the predictions where `present` (B, T), on the CPU, is True, on the device of `outputs` (B, T, P)."""
+def select(outputs: Tensor, targets: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the outputs (N, P) of one direction where `present` is True, and the rows of the softmax to predict (N,).
+
+    `outputs` (B, T, P) gives the device; `targets` (B, T), ids of the vocabulary, and `present` (B, T) are on the CPU.
+    """
     device = outputs.device
-    rows = present.flatten().nonzero().squeeze(1)  # (N,)
-    wanted = targets.flatten()[rows.to(targets.device)].to(device, non_blocking=True)
-    vectors = outputs.flatten(0, 1).index_select(0, rows.to(device, non_blocking=True))
-    return Predictions(vectors, wanted, present.to(device, non_blocking=True))
+    places = present.flatten().nonzero().squeeze(1)  # (N,)
+    rows = targets.flatten()[places] - 1  # (N,): the softmax has no row for padding
+    vectors = outputs.flatten(0, 1).index_select(0, places.to(device, non_blocking=True))
+    return vectors, rows.to(device, non_blocking=True)
 
 
 @replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer.batch_outputs")

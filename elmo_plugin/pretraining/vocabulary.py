@@ -4,7 +4,7 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -20,8 +20,17 @@ from torch import Tensor
 
 from elmo_plugin.checkpoints import MARKS, Location, load_checkpoint, local_file, read_words
 from elmo_plugin.common import at_least, atomic_folder
-from elmo_plugin.pretraining.shards import shard_lines
-from elmo_plugin.text import check_language, find_shards, guess_language, split_tokens, word_to_ids
+from elmo_plugin.text import (
+    TOKENIZED,
+    WHITE_SPACE,
+    TextFile,
+    check_language,
+    find_shards,
+    guess_language,
+    look_at,
+    split_tokens,
+    word_to_ids,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +51,19 @@ CACHED_WORDS = 2**18
 """The number of words whose character ids are cached. They take about 75 MB."""
 MAX_CHARACTERS = 50
 """As in `elmo_characters`. The biLM fits the ids to its own width."""
+
+
+def shard_lines(shard: Path) -> Iterator[str]:
+    """Yield the lines of a shard that contain a token; `split_tokens` gives the tokens.
+
+    Raises `ConfigurationError` if the shard cannot be read to its end, is not UTF-8, or contains no token.
+    """
+    _, lines = look_at(TextFile(shard).lines(), str(shard), TOKENIZED, quiet=True)
+    sentences = (line for line in lines if line.strip(WHITE_SPACE))
+    first = next(sentences, None)
+    if first is None:
+        raise ConfigurationError(f"{shard}: expected one sentence per line, got no tokens")
+    yield from chain([first], sentences)
 
 
 def select_words(counts: Counter[str], min_count: int = 1, max_size: Optional[int] = None) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from allennlp.training import GradientDescentTrainer
 
-from elmo_plugin.pretraining import BidirectionalLanguageModel, shards
+from elmo_plugin.pretraining import BidirectionalLanguageModel, loaders
 from tests.pretraining.resume_test import Stopped, interrupt_at, stop
 from tests.pretraining_runs import LOADERS, config, train
 
@@ -36,13 +36,13 @@ def targets_of(batch: dict[str, Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("loader", LOADERS)
-@pytest.mark.parametrize("block", [7, shards.BLOCK])
+@pytest.mark.parametrize("block", [7, loaders.BLOCK])
 @pytest.mark.slow
 def test_each_epoch_trains_on_every_word_once_and_the_schedule_ends_with_the_last_batch(
     loader: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "BLOCK", block)
-    monkeypatch.setattr(shards, "GROUP", 1 if block == 7 else shards.GROUP)
+    monkeypatch.setattr(loaders, "BLOCK", block)
+    monkeypatch.setattr(loaders, "GROUP", 1 if block == 7 else loaders.GROUP)
     keys = whole_passes(tmp_path, loader)
     epochs: list[list[list[int]]] = []
     rates: list[float] = []

@@ -9,7 +9,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from torch.utils._pytree import tree_leaves
 
-from elmo_plugin.pretraining import shards
+from elmo_plugin.pretraining import loaders
 from tests.loader_oracles import LINES, assert_equal, build_loader, through_a_file, write_shards
 
 EPOCHS = 4
@@ -20,8 +20,8 @@ LOADERS = pytest.mark.parametrize("keys", [STREAMS, BATCHES], ids=["unrolled_str
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "BLOCK", 4)
-    monkeypatch.setattr(shards, "GROUP", 1)
+    monkeypatch.setattr(loaders, "BLOCK", 4)
+    monkeypatch.setattr(loaders, "GROUP", 1)
 
 
 def epochs_of(loader: Any) -> list[Any]:

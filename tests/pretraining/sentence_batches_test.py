@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.pretraining import shards
+from elmo_plugin.pretraining import loaders
 from tests.loader_oracles import SENTENCES, build_loader, id_of, write_shards
 
 MAX_TOKENS = 24
@@ -46,7 +46,7 @@ def test_a_single_pass_has_every_sentence_once_by_rising_length(tmp_path: Path, 
 def test_each_epoch_has_every_sentence_once_in_batches_of_similar_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "BLOCK", 4)
+    monkeypatch.setattr(loaders, "BLOCK", 4)
     loader = batches_of(write_shards(tmp_path))
     epochs = []
     for _ in range(6):

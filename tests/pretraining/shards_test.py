@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.pretraining import shards
+from elmo_plugin.pretraining import loaders
 from elmo_plugin.text import find_shards
 from tests.loader_oracles import build_loader
 
@@ -35,8 +35,8 @@ def one_pass(paths: list[Path], shuffle: bool = False, seed: int = 0, epoch: int
 def test_a_shuffled_pass_has_each_sentence_once_a_shard_at_a_time_block_by_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "BLOCK", 20)
-    monkeypatch.setattr(shards, "GROUP", 1)
+    monkeypatch.setattr(loaders, "BLOCK", 20)
+    monkeypatch.setattr(loaders, "GROUP", 1)
     paths = numbered(tmp_path, 50, 50, 50)
     found = [(int(shard), int(line)) for line, _, shard in one_pass(paths, shuffle=True)]
     for start in (0, 50, 100):
@@ -50,8 +50,9 @@ def test_a_shuffled_pass_has_each_sentence_once_a_shard_at_a_time_block_by_block
 
 def test_small_shards_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = numbered(tmp_path, 3, 1, 2, 9, 1)
-    monkeypatch.setattr(shards, "GROUP", paths[0].stat().st_size + 1)
-    assert [list(group) for group in shards.together(paths)] == [paths[:1], paths[1:3], paths[3:4], paths[4:]]
+    monkeypatch.setattr(loaders, "GROUP", paths[0].stat().st_size + 1)
+    groups = build_loader(str(tmp_path / "*"), type="unrolled_streams").groups
+    assert [list(group) for group in groups] == [paths[:1], paths[1:3], paths[3:4], paths[4:]]
     shuffled = [int(shard) for _, _, shard in one_pass(paths, shuffle=True)]
     assert sorted(shuffled) == [0, 0, 0, 1, 2, 2, *[3] * 9, 4]
     together = [{0: "a", 1: "b", 2: "b", 3: "c", 4: "d"}[shard] for shard in shuffled]
@@ -59,7 +60,7 @@ def test_small_shards_are_read_together(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_order_depends_only_on_the_seed_and_the_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "GROUP", 1)
+    monkeypatch.setattr(loaders, "GROUP", 1)
     paths = numbered(tmp_path, *[6] * 12)
     first = one_pass(paths, shuffle=True)
     assert one_pass(paths, shuffle=True) == first

@@ -9,7 +9,7 @@ from allennlp.data import DatasetReader, Instance
 from allennlp.data.data_loaders import MultiProcessDataLoader
 from allennlp.data.dataset_readers.dataset_reader import WorkerInfo
 
-from elmo_plugin.pretraining.shards import TextShardsReader, split_sentences
+from elmo_plugin.pretraining.loaders import TextShardsReader, split_sentences
 from elmo_plugin.pretraining.vocabulary import vocabulary_of
 from elmo_plugin.text import batch_to_ids
 
