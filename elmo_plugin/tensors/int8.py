@@ -5,8 +5,6 @@ reading the weight takes most of the time, and a weight of a quarter of the size
 """
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, Optional
 
@@ -120,36 +118,28 @@ def _step(values: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _quantize(weight: Tensor) -> Any:
-    """Round a weight (O, I) to integers of 8 bits in FBGEMM's layout."""
-    weight = weight.float()
-    scales = _few_bits(weight.abs().amax(dim=1) / LARGEST_WEIGHT)  # (O,)
-    integers = (weight / scales.unsqueeze(1)).round_().to(torch.int8)  # (O, I)
-    zeros = torch.zeros(len(weight), dtype=torch.long)  # (O,)
-    with _fbgemm():
-        quantized = torch._make_per_channel_quantized_tensor(integers, scales.double(), zeros, 0)
-        return torch.ops.quantized.linear_prepack(quantized, None)
-
-
-def _few_bits(scales: Tensor) -> Tensor:
-    """Round scales up to `SCALE_BITS` bits. A row of zeros gets the scale 1."""
-    mantissa, exponent = torch.where(scales == 0, torch.ones_like(scales), scales).frexp()
-    return (mantissa * 2**SCALE_BITS).ceil_().div_(2**SCALE_BITS).ldexp_(exponent)
-
-
-@contextmanager
-def _fbgemm() -> Iterator[None]:
-    """Select FBGEMM among PyTorch's libraries for integer products while a weight is quantized.
+    """Round a weight (O, I) to integers of 8 bits in the layout of FBGEMM, one of PyTorch's libraries for them.
 
     PyTorch 2.15 warns that a later release will have no quantized tensors. `has_int8` will be false there, until the
     two products call `torch.ops.onednn.qlinear_pointwise`, which takes plain integers. Today it is slower than FBGEMM
     for few rows, and without AVX512-VNNI for any number. The other candidates are no replacement: without AVX512-VNNI
     `torch._int_mm` overflows, and `torch._weight_int8pack_mm` is far slower than a product in float32.
     """
+    weight = weight.float()
+    scales = _few_bits(weight.abs().amax(dim=1) / LARGEST_WEIGHT)  # (O,)
+    integers = (weight / scales.unsqueeze(1)).round_().to(torch.int8)  # (O, I)
+    zeros = torch.zeros(len(weight), dtype=torch.long)  # (O,)
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = "fbgemm"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            yield
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            quantized = torch._make_per_channel_quantized_tensor(integers, scales.double(), zeros, 0)
+            return torch.ops.quantized.linear_prepack(quantized, None)
     finally:
         torch.backends.quantized.engine = before
+
+
+def _few_bits(scales: Tensor) -> Tensor:
+    """Round scales up to `SCALE_BITS` bits. A row of zeros gets the scale 1."""
+    mantissa, exponent = torch.where(scales == 0, torch.ones_like(scales), scales).frexp()
+    return (mantissa * 2**SCALE_BITS).ceil_().div_(2**SCALE_BITS).ldexp_(exponent)

@@ -24,9 +24,8 @@ def number_type(name: str, key: str = "precision", allowed: Collection[str] = tu
 def product_type(values: Tensor) -> torch.dtype:
     """Return the number type of matrix products with `values`: autocast's on their device, or else their own."""
     device = values.device.type
-    if isinstance(values, Int8Weight):
-        return values.dtype
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
+    is_cast = torch.is_autocast_enabled(device) and not isinstance(values, Int8Weight)
+    return torch.get_autocast_dtype(device) if is_cast else values.dtype
 
 
 @cache

@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Callable
-from functools import wraps
-from typing import Optional, ParamSpec, TypeVar
+from functools import cache, partial, wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 
@@ -13,15 +13,13 @@ Returned = TypeVar("Returned")
 
 def outside_of_graphs(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
     """Do what `torch.compiler.disable` does, once the compiler is imported. Before, nothing can be compiled."""
-
-    outside: Optional[Callable[Arguments, Returned]] = None
+    outside = cache(partial(torch.compiler.disable, function))
 
     @wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
-        nonlocal outside
         if "torch._dynamo" not in sys.modules:
             return function(*args, **kwargs)
-        outside = outside or torch.compiler.disable(function)
-        return outside(*args, **kwargs)
+        outcome: Returned = outside()(*args, **kwargs)
+        return outcome
 
     return call

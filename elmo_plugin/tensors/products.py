@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from enum import Enum, auto
 from functools import cache, partial
-from typing import NamedTuple, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -25,39 +25,24 @@ from elmo_plugin.tensors.number_types import is_intel, product_type
 ANY = sys.maxsize
 FEW = 32
 """The number of rows that oneDNN chooses its layout for. With more, MKL's last bits depend on the threads in AVX2."""
-MANY = 128
-"""The rows of a time step in pretraining. For more, oneDNN may reorder a small weight in each call."""
 TINY = 2**16
 """The numbers of a tiny weight, up to which a call of oneDNN takes longer than the product."""
 SMALL = 2**20
 """The numbers of a small weight, 4 MiB in float32. A frozen one is copied for both libraries."""
 
+ROWS_BY_MKL = {"Intel, AVX-512": (ANY, ANY), "AVX2": (FEW, FEW), "others": (FEW, 1)}
+"""The most rows that MKL multiplies by a small weight (O, I) in float32, with O ≤ I and with O > I.
 
-class Limits(NamedTuple):
-    """The largest number of rows that MKL multiplies by a weight (O, I) in float32. oneDNN multiplies more of them.
-
-    A weight is tiny, small with O ≤ I, small with O > I, or large.
-    """
-
-    tiny: int
-    wide: int
-    tall: int
-    large: int
-
-
-ROWS_BY_MKL = {  # of weights whose copies are kept for many products, and of weights that are used once, as they are
-    "Intel, AVX-512": {"kept": Limits(ANY, ANY, ANY, 1), "once": Limits(ANY, ANY, ANY, 1)},
-    "AVX2": {"kept": Limits(ANY, FEW, FEW, 1), "once": Limits(ANY, MANY, MANY, 1)},
-    "others": {"kept": Limits(ANY, FEW, 1, 1), "once": Limits(ANY, 1, 1, 1)},
-}
+By a tiny weight it multiplies any number of rows, and by a large one a single row. oneDNN multiplies all others.
+"""
 WORTH_COPYING = {torch.float32: 32, torch.bfloat16: 8}
 """The types that oneDNN multiplies, and the number of products from which it pays to copy a weight for them alone."""
 
-# MKL away from Intel:
 PADDING = 16
 """Numbers between the rows of a copy: rows that are 2^n bytes apart replace each other in the processor's cache."""
 ROWS_TOGETHER = 4
-"""Rows that are left over are rounded in another way. Which these are depends on the number of threads."""
+"""Away from Intel's processors, MKL rounds rows that are left over in another way. Which these are depends on the number
+of threads."""
 BLOCK_ROWS = 256
 """The rows of a large weight that are multiplied by one value together. All at once take twice as long."""
 
@@ -80,7 +65,7 @@ def mkl_is_fast() -> bool:
 
 
 @cache
-def rule() -> dict[str, Limits]:
+def rule() -> tuple[int, int]:
     """Return the rule for this processor."""
     if torch.backends.cpu.get_cpu_capability() == "AVX2":
         return ROWS_BY_MKL["AVX2"]
@@ -89,21 +74,19 @@ def rule() -> dict[str, Limits]:
 
 def fastest_way(weight: Tensor, rows: int, is_kept: bool = False) -> Way:
     """Return the fastest way to multiply at most `rows` rows by a weight, whose copies are kept for many products."""
-    dtype = product_type(weight)
+    dtype, size = product_type(weight), weight.numel()
     if isinstance(weight, Int8Weight):
         return Way.INT8
     if weight.device.type != "cpu" or not has_onednn(dtype):
         return Way.TORCH
-    limits, size = rule()["kept" if is_kept else "once"], weight.numel()
-    by_shape = limits.wide if weight.size(0) <= weight.size(1) else limits.tall
-    most = limits.tiny if size <= TINY else by_shape if size <= SMALL else limits.large
+    wide, tall = rule()
+    is_small = size <= SMALL
+    most_by_small = wide if weight.size(0) <= weight.size(1) else tall
+    most = ANY if size <= TINY else most_by_small if is_small else 1
     if dtype == torch.float32 and rows <= most:
-        return Way.MKL_COPY if is_kept and size <= SMALL else Way.MKL
-    if dtype != torch.float32 and rows <= 1:  # to convert a row to bfloat16 and back takes longer than it saves
-        if not is_kept:
-            return Way.TORCH
-        if size <= SMALL and weight.dtype == dtype:
-            return Way.MKL_COPY
+        return Way.MKL_COPY if is_kept and is_small else Way.MKL
+    if dtype == weight.dtype != torch.float32 and rows <= 1 and is_kept and is_small:
+        return Way.MKL_COPY  # to convert a row to bfloat16 and back takes longer than it saves
     return Way.ONEDNN_COPY if is_kept else Way.ONEDNN
 
 
@@ -189,12 +172,7 @@ class Prepared:
 def _stack(weights: Sequence[Tensor]) -> Tensor:
     """Return float32 copies of weights (O, I) for `torch.bmm`, as (R, I, O)."""
     stacked = torch.stack([weight.detach().float().t() for weight in weights])  # (R, I, O)
-    if mkl_is_fast():
-        return stacked
-    directions, inputs, outputs = stacked.shape
-    if outputs <= inputs:  # it reads a weight along its longer side
-        return stacked.mT.contiguous().mT
-    return stacked.new_empty(directions, inputs, outputs + PADDING)[..., :outputs].copy_(stacked)
+    return functional.pad(stacked, (0, PADDING))[..., : stacked.size(2)]
 
 
 def _padded(values: Tensor) -> Tensor:
