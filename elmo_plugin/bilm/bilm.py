@@ -23,6 +23,7 @@ from elmo_plugin.bilm.token_encoder import (
     TokenTable,
     WordEncoder,
     check_padding,
+    weights_of,
 )
 from elmo_plugin.bilm.word_cache import WordCache, fingerprint
 from elmo_plugin.common import without_memory
@@ -113,9 +114,7 @@ class BiLM(nn.Module):
     @property
     def is_trained(self) -> bool:
         """Return whether any weight asks for gradients. Raises `ConfigurationError` if int8 weights do."""
-        # A replica of `DataParallel` has no parameters. It keeps its copies of them under another name.
-        copies = [weight for each in self.modules() for weight in each.__dict__.get("_former_parameters", {}).values()]
-        trained = [weight for weight in (*self.parameters(), *copies) if weight.requires_grad]
+        trained = [weight for weight in weights_of(self) if weight.requires_grad]
         if any(isinstance(weight, Int8Weight) for weight in trained):
             raise ConfigurationError(
                 "'precision': expected 'float32' for a biLM that is trained, got 'int8'; `set_precision` changes it, "

@@ -1,7 +1,6 @@
 """The character encoder: from the bytes of a word to its vector (Kim et al. 2015; Jozefowicz et al. 2016)."""
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Optional
 
 import torch
@@ -66,20 +65,17 @@ class CharCnn(nn.Module):
         """
         nn.init.uniform_(self.char_embedding.weight, -1.0, 1.0)
         self.char_embedding.weight[0] = 0.0
-        for name, parameter in self.convolutions.named_parameters():
-            if name.endswith("bias"):
-                nn.init.zeros_(parameter)
-            elif self.options.activation == "relu":
-                nn.init.uniform_(parameter, -0.05, 0.05)
+        for convolution in self.convolutions:
+            nn.init.zeros_(convolution.bias)
+            if self.options.activation == "relu":
+                nn.init.uniform_(convolution.weight, -0.05, 0.05)
             else:
-                nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
-        for name, parameter in self.highways.named_parameters():
-            if name.endswith("weight"):
-                nn.init.normal_(parameter, std=self.options.n_filters**-0.5)
-            else:
-                transform_bias, gate_bias = parameter.chunk(2)
-                transform_bias.zero_()
-                gate_bias.fill_(2.0)
+                nn.init.normal_(convolution.weight, std=convolution.weight[0].numel() ** -0.5)
+        for layer in self.highways._layers:
+            nn.init.normal_(layer.weight, std=self.options.n_filters**-0.5)
+            transform_bias, gate_bias = layer.bias.chunk(2)
+            transform_bias.zero_()
+            gate_bias.fill_(2.0)
         if self.projection is not None:
             nn.init.normal_(self.projection.weight, std=self.options.n_filters**-0.5)
             nn.init.zeros_(self.projection.bias)
@@ -106,12 +102,6 @@ class CharCnn(nn.Module):
         return token if self.projection is None else self.projection(token)  # (N, output dim)
 
 
-@cache
-def _marks(width: int) -> tuple[list[int], list[int]]:
-    """Return the ids of `<S>` and `</S>`."""
-    return boundary_ids(BEGIN_OF_SENTENCE, width), boundary_ids(END_OF_SENTENCE, width)
-
-
 class ByteEncoder(CharacterLevelEncoder):
     """The base class of encoders that read the bytes of a word, as the indexer `elmo_characters` gives them.
 
@@ -127,7 +117,9 @@ class ByteEncoder(CharacterLevelEncoder):
 
     def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
-        begin, end = _marks(self.max_characters_per_token)
+        begin, end = (
+            boundary_ids(mark, self.max_characters_per_token) for mark in (BEGIN_OF_SENTENCE, END_OF_SENTENCE)
+        )
         return torch.tensor(begin, device=ids.device), torch.tensor(end, device=ids.device)
 
     def fit(self, ids: Tensor) -> Tensor:
@@ -143,7 +135,7 @@ class ByteEncoder(CharacterLevelEncoder):
                 "'single_id'"
             )
         width = self.max_characters_per_token
-        begin = _marks(width)[0][0]
+        begin, *_ = boundary_ids(BEGIN_OF_SENTENCE, width)
         if (
             ids.numel()
             and ids.size(-1) not in (50, width)
@@ -172,11 +164,6 @@ class CharacterEncoder(ByteEncoder, CharCnn):
     def __init__(self, options: CharCnnOptions, output_dim: int) -> None:
         super().__init__(options, N_CHARACTERS, PADDING, output_dim)
         self.max_characters_per_token = options.max_characters_per_token
-
-    @property
-    def weight(self) -> Tensor:
-        """Return the vectors of characters."""
-        return self.char_embedding.weight
 
     def encode_some(self, words: Tensor) -> Tensor:
         """Encode ids (N, C) as vectors (N, P)."""

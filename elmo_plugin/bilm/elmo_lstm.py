@@ -176,16 +176,15 @@ class ElmoLstm(Seq2SeqEncoder):
         With `state`, a list of all layers (B, T, 2P), zero beyond a sentence's end, and the state after a sentence's
         last token (forward) and after its first (backward).
         """
-        is_checked = isinstance(inputs, TokenTable)  # by the token encoder of a biLM
-        table = inputs if isinstance(inputs, TokenTable) else TokenTable.of(inputs)
+        mask = mask.cpu()
+        if isinstance(inputs, Tensor):  # a biLM has checked its own
+            check_padding(mask, "the mask of 'elmo_lstm'")
+        table = TokenTable.of(inputs) if isinstance(inputs, Tensor) else inputs
         if table.vectors.size(-1) != self.input_size:
             raise ConfigurationError(
                 f"'input_size': expected {table.vectors.size(-1)}, the width of the inputs, got {self.input_size}"
             )
         batch_size, steps = mask.shape
-        mask = mask.cpu()
-        if not is_checked:
-            check_padding(mask, "the mask of 'elmo_lstm'")
         order = StepOrder.of(mask.sum(dim=1), steps, table.vectors.device, reads_last)
         where = table.where.flatten()[order.positions]  # (2, N)
         before = self.zero_state(batch_size, table.vectors) if state is None else state
@@ -251,6 +250,7 @@ class ElmoLstm(Seq2SeqEncoder):
                     inputs = LstmInputs(gates, sizes, products.recurrent, products.projection, after, clips)
                     outputs, after = self.kernel(inputs)
                     read.append(outputs)  # (2, tokens, P)
+                    del gates, inputs  # or else the next gates would need memory of their own
                 outputs = read[0] if len(read) == 1 else torch.cat(read, dim=1)  # (2, N, P)
             values = outputs + values if depth and self.options.use_skip_connections else outputs  # (2, N, P)
             where = None

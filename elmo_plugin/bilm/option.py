@@ -133,6 +133,4 @@ def _plain(value: Any) -> Any:
     """Return the value of a field as JSON has it."""
     if isinstance(value, Block):
         return value.to_dict()
-    if isinstance(value, Mapping):
-        return dict(value)
     return [_plain(each) for each in value] if isinstance(value, tuple) else value

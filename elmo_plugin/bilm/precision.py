@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -64,12 +64,9 @@ def to_int8(bilm: nn.Module) -> None:
 
 def undo_int8(bilm: nn.Module) -> None:
     """Replace int8 weights by the same numbers in float32, which can be moved, cast and trained."""
-
-    def undo(weight: Tensor) -> Tensor:
-        return nn.Parameter(weight.dequantized(), requires_grad=False) if isinstance(weight, Int8Weight) else weight
-
     if is_int8(bilm):
-        _convert_weights(bilm, undo)
+        frozen = partial(nn.Parameter, requires_grad=False)
+        _convert_weights(bilm, lambda each: frozen(each.dequantized()) if isinstance(each, Int8Weight) else each)
 
 
 def is_int8(bilm: nn.Module) -> bool:

@@ -1,6 +1,6 @@
 """A cache of word vectors: a frozen character-level encoder computes each word only once."""
 
-from threading import Lock
+from threading import RLock
 from typing import Optional
 
 import numpy as np
@@ -27,8 +27,8 @@ class WordCache:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
-        self._lock = Lock()
-        self._clear()
+        self._lock = RLock()
+        self.clear()
 
     def __reduce__(self) -> tuple[type, tuple[int]]:
         """Copy or unpickle as an empty cache."""
@@ -41,12 +41,9 @@ class WordCache:
     def clear(self) -> None:
         """Remove all words from the cache."""
         with self._lock:
-            self._clear()
-
-    def _clear(self) -> None:
-        self._rows: dict[bytes, int] = {}
-        self._vectors: Optional[Tensor] = None  # (rows, P); rows after the cached words are free
-        self._made_by: Optional[Versions] = None
+            self._rows: dict[bytes, int] = {}
+            self._vectors: Optional[Tensor] = None  # (rows, P); rows after the cached words are free
+            self._made_by: Optional[Versions] = None
 
     @torch.no_grad()
     def look_up(self, encoder: CharacterLevelEncoder, ids: Tensor, made_by: Versions) -> TokenTable:
@@ -60,7 +57,7 @@ class WordCache:
         with self._lock:
             new = self._new_words(words)
             if made_by != self._made_by or (self._rows and len(self._rows) + len(new) > self.capacity):
-                self._clear()
+                self.clear()
                 new = self._new_words(words)
             self._made_by = made_by
             if new:
@@ -93,17 +90,11 @@ def fingerprint(part: nn.Module) -> Optional[Versions]:
     Return `None` if vectors must not be cached: of weights that are trained or made in inference mode, of modules with
     hooks or parametrizations, whose effect is unknown, and in a replica of `DataParallel`, which lives for one batch.
     """
-    tensors: list[Tensor] = []
-    parts: list[object] = []
+    tensors, parts = [*part.parameters(), *part.buffers()], []
     for module in part.modules():
         if module._forward_hooks or module._forward_pre_hooks or "parametrizations" in module._modules:
             return None
         parts += [module, module.__dict__.get("activation")]
-        tensors += [*module._parameters.values(), *module._buffers.values()]  # type: ignore[list-item]
-    tensors = [tensor for tensor in tensors if tensor is not None]
-    for tensor in tensors:
-        if tensor.requires_grad or tensor.is_inference():
-            return None
-    if not tensors:
+    if not tensors or any(tensor.requires_grad or tensor.is_inference() for tensor in tensors):
         return None
     return Versions(tensors, torch.is_inference_mode_enabled(), product_type(tensors[0]), *parts)

@@ -41,8 +41,8 @@ WORTH_COPYING = {torch.float32: 32, torch.bfloat16: 8}
 PADDING = 16
 """Numbers between the rows of a copy: rows that are 2^n bytes apart replace each other in the processor's cache."""
 ROWS_TOGETHER = 4
-"""Away from Intel's processors, MKL rounds rows that are left over in another way. Which these are depends on the number
-of threads."""
+"""Away from Intel's processors, MKL rounds rows that are left over in another way. Which these are depends on the
+number of threads."""
 BLOCK_ROWS = 256
 """The rows of a large weight that are multiplied by one value together. All at once take twice as long."""
 
@@ -141,9 +141,7 @@ class Prepared:
 
     def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
         """Return start + x Wᵀ; see `elmo_plugin.lstm.Product`."""
-        if out is None:
-            like = values if start is None else start
-            out = like.new_empty(*values.shape[:2], self.weights[0].size(0))  # (R, N, O)
+        out = values.new_empty(*values.shape[:2], self.weights[0].size(0)) if out is None else out  # (R, N, O)
         values = values.to(self.dtype)
         if self._stacked is None:
             for direction, multiply in enumerate(self._one):
