@@ -65,17 +65,20 @@ class CharCnn(nn.Module):
         """
         nn.init.uniform_(self.char_embedding.weight, -1.0, 1.0)
         self.char_embedding.weight[0] = 0.0
-        for convolution in self.convolutions:
-            nn.init.zeros_(convolution.bias)
-            if self.options.activation == "relu":
-                nn.init.uniform_(convolution.weight, -0.05, 0.05)
+        for name, parameter in self.convolutions.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            elif self.options.activation == "relu":
+                nn.init.uniform_(parameter, -0.05, 0.05)
             else:
-                nn.init.normal_(convolution.weight, std=convolution.weight[0].numel() ** -0.5)
-        for layer in self.highways._layers:
-            nn.init.normal_(layer.weight, std=self.options.n_filters**-0.5)
-            transform_bias, gate_bias = layer.bias.chunk(2)
-            transform_bias.zero_()
-            gate_bias.fill_(2.0)
+                nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
+        for name, parameter in self.highways.named_parameters():
+            if name.endswith("weight"):
+                nn.init.normal_(parameter, std=self.options.n_filters**-0.5)
+            else:
+                transform_bias, gate_bias = parameter.chunk(2)
+                transform_bias.zero_()
+                gate_bias.fill_(2.0)
         if self.projection is not None:
             nn.init.normal_(self.projection.weight, std=self.options.n_filters**-0.5)
             nn.init.zeros_(self.projection.bias)
