@@ -51,8 +51,6 @@ LABEL_F1 = re.compile(r"best_validation_f1-measure-(?!overall$)(.+)")
 """The key of a label's F1 in the metrics of a model with `verbose_metrics`."""
 SAME_PLACE = 0.012
 """How near dots in the same place are, as a part of the plot."""
-Senses = Mapping[tuple[int, int], str]
-"""The sense of the token at a line, from 1, and a position."""
 
 
 class Section(NamedTuple):
@@ -304,9 +302,17 @@ def _all_runs(frame: DataFrame, uncounted: Sequence[Uncounted]) -> Section:
 
 @styled
 def write_uses_page(
-    output: Path, queries: Sequence[Query], found: Sequence[Found], layer: int, k: int, senses: Optional[Senses]
+    output: Path,
+    queries: Sequence[Query],
+    found: Sequence[Found],
+    layer: int,
+    k: int,
+    senses: Optional[Mapping[tuple[int, int], str]],
 ) -> list[Path]:
-    """Draw the uses of words, by the vectors of a layer in two dimensions. Returns the files."""
+    """Draw the uses of words, by the vectors of a layer in two dimensions. Returns the files.
+
+    `senses` maps the line, from 1, and the position of a token to its sense.
+    """
     about = (
         f"Each dot is a use of the word, by its vector of layer {layer}; the star is the query. Dots that are near "
         "each other have similar vectors, as far as two principal components can show. The uses that are nearest to "
@@ -317,7 +323,7 @@ def write_uses_page(
     return write_page(output, "contexts", "Uses of words in context", about, sections)
 
 
-def _section(query: Query, uses: Uses, k: int, senses: Optional[Senses]) -> Section:
+def _section(query: Query, uses: Uses, k: int, senses: Optional[Mapping[tuple[int, int], str]]) -> Section:
     sentence = _marked(query.tokens, query.position)
     if len(uses.neighbors) < 2:
         return Section(query.word, f"{sentence} – fewer than two other sentences of the text contain this word.")

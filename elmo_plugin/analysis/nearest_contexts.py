@@ -82,16 +82,12 @@ class Search(NamedTuple):
     uses: int = 0
 
 
-FrequentWord = tuple[str, list[str], int]
-"""A word of a text, a sentence with it, and how often it occurs in the text."""
-
-
 def frequent_words(
     corpus: Corpus, sentences: Optional[int] = None, words: int = 20, language: Optional[str] = None
-) -> list[FrequentWord]:
+) -> list[tuple[str, list[str], int]]:
     """Return the most frequent words of a text to search for: letters only, no stop word of spaCy for the language.
 
-    The default language is English. A word's sentence is the first one with it that is not long.
+    The default language is English. Each word has a sentence, the first one with it that is not long, and its count.
     """
     stop_words = SpacyBlankTokenizer(language or "en").stop_words
     counts: Counter[str] = Counter()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from elmo_plugin.analysis.minimal_pairs import PairAccuracy
-from elmo_plugin.analysis.nearest_contexts import Found, FrequentWord, Query
+from elmo_plugin.analysis.nearest_contexts import Found, Query
 from elmo_plugin.analysis.probing import Accuracies
 from elmo_plugin.models import DataCheck
 
@@ -54,7 +54,7 @@ def neighbors_page(queries: Sequence[Query], found: Sequence[Found], layer: int)
     return "\n".join(sections)
 
 
-def frequent_words_page(words: Sequence[FrequentWord]) -> str:
+def frequent_words_page(words: Sequence[tuple[str, list[str], int]]) -> str:
     """Return one row per word, with a sentence to search with."""
     rows = [[plain(word), _in_bold(sentence, sentence.index(word)), f"{count:,}"] for word, sentence, count in words]
     return f"# Frequent words\n\n{table(['word', 'a sentence with it', 'count'], rows, names=2)}\n"
