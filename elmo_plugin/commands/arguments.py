@@ -141,8 +141,7 @@ def say_written(path: Path, what: str, then: Optional[str]) -> None:
     """Say what the file or folder `path` holds and how large it is, and name the next command, if there is one."""
     from tqdm import tqdm
 
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    size = tqdm.format_sizeof(sum(file.stat().st_size for file in files), "B")
+    size = tqdm.format_sizeof(sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()), "B")
     print(f"{path}: {what}; {size}" + (f"\nnext: {then}" if then else ""), file=sys.stderr)
 
 

@@ -35,8 +35,7 @@ def run(args: argparse.Namespace) -> None:
 
     from elmo_plugin import analysis, models
 
-    config = Params.from_file(args.config, args.overrides or "")
-    checked = models.check_data(config, args.sentences)
+    checked = models.check_data(Params.from_file(args.config, args.overrides or ""), args.sentences)
     print_page(analysis.data_check_page(args.config, checked), "data.md")
     if checked.failures:
         sys.exit(1)

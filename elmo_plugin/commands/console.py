@@ -127,8 +127,7 @@ def adapt_console() -> None:
     def error(original: Any, parser: Any, message: str) -> None:
         if parser._subparsers and message.startswith("unrecognized"):  # the main program says it for its commands
             parser = parser._subparsers._group_actions[0].choices.get(sys.argv[1], parser)
-        removed = (REMOVED[name] for name in REMOVED if f"invalid choice: '{name}'" in message)
-        original(parser, next(removed, message))
+        original(parser, next((REMOVED[name] for name in REMOVED if f"invalid choice: '{name}'" in message), message))
 
     _adapt_logging()
 

@@ -90,5 +90,8 @@ def run(args: argparse.Namespace) -> None:
     parts += [f"without its {part}" for part in left_out]
     if files:
         parts.append(f"in {', '.join(files)}")
-    then = f"elmo-plugin embed-corpus sentences.txt vectors.hdf5 --bilm {shlex.quote(str(target))}"
-    say_written(target, "; ".join(parts), then)
+    say_written(
+        target,
+        "; ".join(parts),
+        f"elmo-plugin embed-corpus sentences.txt vectors.hdf5 --bilm {shlex.quote(str(target))}",
+    )

@@ -231,11 +231,10 @@ def _file(args: argparse.Namespace) -> Any:
     ending = args.output.suffix.lower()
     chosen = args.format or ENDINGS.get(ending, ending.removeprefix("."))
     if chosen not in VectorFile.list_available():
-        known = ", ".join(VectorFile.list_available())
         raise argparse.ArgumentError(
             None,
-            f"'{args.output}': expected a name that ends in .h5 or in the name of a format ({known}), or one of them "
-            f"for --format, got '{chosen}'",
+            f"'{args.output}': expected a name that ends in .h5 or in the name of a format "
+            f"({', '.join(VectorFile.list_available())}), or one of them for --format, got '{chosen}'",
         )
     keys = {name: True for name in ("compress", "use_sentence_keys", "forget_sentences") if getattr(args, name)}
     kind = VectorFile.by_name(chosen)

@@ -118,5 +118,8 @@ def run(args: argparse.Namespace) -> None:
     print_page(analysis.neighbors_page(queries, found, layer), "contexts.md")
     if args.draw:
         analysis.write_contexts(args.draw, queries, found, layer, args.k, senses)
-        page = shlex.quote(str(args.draw / "contexts.html"))
-        say_written(args.draw, "contexts.html, contexts.md and a figure per query", f"python -m webbrowser {page}")
+        say_written(
+            args.draw,
+            "contexts.html, contexts.md and a figure per query",
+            f"python -m webbrowser {shlex.quote(str(args.draw / 'contexts.html'))}",
+        )

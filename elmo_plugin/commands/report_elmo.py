@@ -57,5 +57,4 @@ def run(args: argparse.Namespace) -> None:
     report = write_report(args.runs, args.output, args.names)
     left_out = f", {len(report.uncounted)} not counted" if report.uncounted else ""
     what = f"{len(report.runs)} runs{left_out}; report.html, report.md and its {len(report.files) - 2} figures"
-    page = shlex.quote(str(args.output / "report.html"))
-    say_written(args.output, what, f"python -m webbrowser {page}")
+    say_written(args.output, what, f"python -m webbrowser {shlex.quote(str(args.output / 'report.html'))}")

@@ -73,5 +73,4 @@ def run(args: argparse.Namespace) -> None:
     with extra("serve"):
         from elmo_plugin.serving import Address, load_served, read_limits, serve
     load = partial(load_served, args.model, args.language_model, args.predictor, args.language, args.cuda_device)
-    address = Address(args.host, args.port, tuple(args.allow_host))
-    serve(load, address, read_limits(args.limit))
+    serve(load, Address(args.host, args.port, tuple(args.allow_host)), read_limits(args.limit))

@@ -61,8 +61,7 @@ class _ConfigOfRun(Params):
     lock: Optional[int] = None
 
     def to_file(self, params_file: str, *args: Any, **kwargs: Any) -> None:
-        block = self.params.get("distributed") or {}
-        if block.get("num_nodes", 1) == 1:  # several computers may share the folder
+        if (self.params.get("distributed") or {}).get("num_nodes", 1) == 1:  # several computers may share the folder
             self.lock = lock_folder(Path(params_file).parent)
         with atomic_file(Path(params_file)) as unfinished:
             super().to_file(str(unfinished), *args, **kwargs)

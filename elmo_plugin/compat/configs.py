@@ -57,8 +57,10 @@ def override(original: Function, config: Any, overrides: dict[str, Any], prefix:
     for key in overrides:
         block, has_more, _ = key.partition(".")
         if has_more and isinstance(config, dict) and block not in config:
-            expected = f"expected one of the config's blocks ({', '.join(config)}), got '{prefix}{block}'"
-            raise ConfigurationError(f"--overrides '{prefix}{key}': {expected}{did_you_mean(block, config)}")
+            raise ConfigurationError(
+                f"--overrides '{prefix}{key}': expected one of the config's blocks ({', '.join(config)}), got "
+                f"'{prefix}{block}'{did_you_mean(block, config)}"
+            )
     return original(config, overrides, prefix)
 
 
@@ -75,9 +77,9 @@ def name_the_place(original: Function, cls: Any, params: Any, *args: Any, **extr
         return original(cls, params, *args, **extras)
     except (ConfigurationError, RuntimeError, ValueError) as error:
         key = re.match(r"'((\w+)[\w.]*)': ", str(error))
-        codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
         is_refused = all(
-            code.co_name in ("from_params", "__init__") or "compat" in Path(code.co_filename).parts for code in codes
+            frame.f_code.co_name in ("from_params", "__init__") or "compat" in Path(frame.f_code.co_filename).parts
+            for frame, _ in walk_tb(error.__traceback__)
         )
         constructor = extras.get("constructor_to_inspect") or cls.__init__
         if place and key and key[2] in from_params.infer_params(cls, constructor):
@@ -119,10 +121,10 @@ def take_pretrained_parts(
     Guard: only `_pretrained` for a parameter of type `Lazy`, and a key that AllenNLP misses, are affected.
     """
     if name not in params and name not in extras and default is inspect.Parameter.empty:
-        expected = f"expected {kind_of(annotation)[0]}, got no such key"
-        raise ConfigurationError(f"'{params.history}{name}': {expected}{did_you_mean(name, params)}")
-    is_lazy = getattr(annotation, "__origin__", None) is Lazy
-    block = params.get(name) if is_lazy else None
+        raise ConfigurationError(
+            f"'{params.history}{name}': expected {kind_of(annotation)[0]}, got no such key{did_you_mean(name, params)}"
+        )
+    block = params.get(name) if getattr(annotation, "__origin__", None) is Lazy else None
     if not (isinstance(block, Params) and "_pretrained" in block):
         return original(owner, name, annotation, default, params, **extras)
     module = original(owner, name, annotation.__args__[0], default, params, **extras)

@@ -99,8 +99,12 @@ def keep_weights_of_bilms(original: Function, self: Any, module: nn.Module) -> N
     ]
     original(sparing, module)
     for regex, names in skipped.items():
-        found = f"{len(names)} parameters of a biLM match too and keep their values, such as {names[0]}"
-        logger.warning("initializer '%s': %s", regex, found)
+        logger.warning(
+            "initializer '%s': %d parameters of a biLM match too and keep their values, such as %s",
+            regex,
+            len(names),
+            names[0],
+        )
 
 
 def keeps_weights(module: nn.Module) -> bool:

@@ -124,8 +124,7 @@ def index_all_words(original: Function, self: Any, all_tokens: list[str]) -> Any
         )
     field = TextField([Token(token) for token in all_tokens], indexers)
     field.index(self.vocab)
-    tensors = field.batch_tensors([field.as_tensor(field.get_padding_lengths())])
-    return move_to_device(tensors, self.cuda_device)
+    return move_to_device(field.batch_tensors([field.as_tensor(field.get_padding_lengths())]), self.cuda_device)
 
 
 @replaces("allennlp.interpret.influence_interpreters.simple_influence._flatten_tensors")
@@ -163,8 +162,11 @@ class RemovedCommand:
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
         """Raise `ModuleNotFoundError` for `allennlp.commands.elmo`."""
         if name == "allennlp.commands.elmo":
-            instead = "AllenNLP 1.0 removed it; write `from elmo_plugin import ElmoEmbedder, batch_to_ids`"
-            raise ModuleNotFoundError(f"No module named '{name}': {instead}", name=name)
+            raise ModuleNotFoundError(
+                f"No module named '{name}': AllenNLP 1.0 removed it; write `from elmo_plugin import ElmoEmbedder, "
+                "batch_to_ids`",
+                name=name,
+            )
 
 
 sys.meta_path.append(RemovedCommand)

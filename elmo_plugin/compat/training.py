@@ -49,8 +49,8 @@ def check_only_first_batches(original: Function, self: Any, trainer: Any, *args:
     Guard: a run from the start is checked as before.
     """
     original(self, trainer, *args, **kwargs)
-    start = trainer._start_after_epochs_completed, trainer._start_after_batches_in_epoch_completed
-    if hasattr(self, "_verification") and any(start):
+    is_resumed = trainer._start_after_epochs_completed or trainer._start_after_batches_in_epoch_completed
+    if hasattr(self, "_verification") and is_resumed:
         self._verification.destroy_hooks()
 
 
@@ -90,9 +90,9 @@ def load_newest_complete_checkpoint(original: Function, self: Any) -> Any:
         if broken is None:
             break
         if point == points[0]:
-            expected = "expected a complete file, got one that is cut off or missing"
             raise ConfigurationError(
-                f"'{broken}': {expected}, and there is no checkpoint before it; start again with --force"
+                f"'{broken}': expected a complete file, got one that is cut off or missing, and there is no checkpoint "
+                "before it; start again with --force"
             )
         logger.warning("'%s' is cut off or missing; the run continues from the checkpoint before", broken)
         if self._is_primary:

@@ -65,8 +65,9 @@ class Endpoints:
         """Embed words. An answer has `tokens` and `vectors`: (T, D), or (L, T, D) for all layers."""
         embedder = self.model.embedders.get(request.mix)
         if embedder is None:
-            mixes = ", ".join(self.model.embedders)
-            raise HTTPException(422, f"'mix': expected one of {mixes}, got {request.mix!r:.100}")
+            raise HTTPException(
+                422, f"'mix': expected one of {', '.join(self.model.embedders)}, got {request.mix!r:.100}"
+            )
         sentences = await self._words(request)
         per_word = prod(size for size in embedder.shape if size > 0)  # (L, T, D), or (T, width); T is -1
         at_most(self.limits.numbers, per_word * sum(map(len, sentences)), "the vectors", "numbers in an answer")
@@ -87,8 +88,7 @@ class Endpoints:
         return sentences
 
     async def _respond(self, task: Task, items: Sequence[Any]) -> Response:
-        answers = await self.thread.answer(task, items)
-        encoded = await self.thread.answer(_encode, answers)
+        encoded = await self.thread.answer(_encode, await self.thread.answer(task, items))
         return Response(f'{{"answers": [{", ".join(encoded)}]}}', media_type="application/json")
 
     async def what_is_served(self) -> dict[str, Any]:

@@ -19,8 +19,9 @@ def add_metrics(app: FastAPI) -> None:
     ProcessCollector(registry=registry)  # memory, processor time and open files
     requests = Counter("elmo_requests", "Requests, by path and status", ["path", "status"], registry=registry)
     seconds = Histogram("elmo_request_seconds", "Seconds until a request was answered", ["path"], registry=registry)
-    in_progress = Gauge("elmo_requests_in_progress", "Requests that are waiting or being answered", registry=registry)
-    in_progress.set_function(lambda: app.state.in_progress)
+    Gauge("elmo_requests_in_progress", "Requests that are waiting or being answered", registry=registry).set_function(
+        lambda: app.state.in_progress
+    )
 
     def observe(path: str, status: int, duration: float) -> None:
         known = path if path == "/" or path in app.openapi()["paths"] else "other"  # a client may invent any number

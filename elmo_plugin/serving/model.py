@@ -131,8 +131,8 @@ def load_served(
     for embedder in [*embedders.values()]:
         embedders |= {mix: embedder.with_mix(mix) for mix in MIXES}
     if tokenizer is None:
-        model_language = bilm.language_of(embedders["all"].elmo if archive is None else archive.model)
-        tokenizer = text.SpacyBlankTokenizer(language or model_language or "en")
+        read_by = embedders["all"].elmo if archive is None else archive.model
+        tokenizer = text.SpacyBlankTokenizer(language or bilm.language_of(read_by) or "en")
     if language_model is not None:
         scorer = pretraining.load_language_model(language_model).to(device)
     words = None if scorer is None else pretraining.BiLMPredictor(scorer, pretraining.TextShardsReader())

@@ -70,8 +70,9 @@ def word_rows(scores: JsonDict) -> list[dict[str, Any]]:
         [*map(math.exp, scores["backward_log_probs"]), None],
         strict=True,
     )
-    unknown = scores["unknown"]
-    return [{"word": word, "left": left, "right": right, "unknown": word in unknown} for word, left, right in rows]
+    return [
+        {"word": word, "left": left, "right": right, "unknown": word in scores["unknown"]} for word, left, right in rows
+    ]
 
 
 def percent(probability: float) -> str:
