@@ -24,19 +24,20 @@ def program() -> str:
 
 
 def add_command(parsers: Any, name: str, command: ModuleType) -> argparse.ArgumentParser:
-    """Add the command of a module: its `USAGE`, what `add_arguments` adds to its parser, and what `run` does with it.
+    """Add the command of a module, with what `add_arguments` adds to its parser, and what `run` does with it.
 
-    The docstring of the module is its help: a line about it, a minimal example and, after the arguments, further ones.
+    The docstring of the module is its help: a line about it, its usage, a minimal example and, after the arguments,
+    further ones.
 
     A `ConfigurationError`, an `ArgumentError` or an `OSError` from `run` ends the command with one line and exit code
     1, or with its traceback if `ALLENNLP_DEBUG` is set. Options reject an empty value, which an unset shell variable
     gives, and huge numbers.
     """
-    about, example, more = str(command.__doc__).split("\n\n", 2)
+    about, usage, example, more = str(command.__doc__).split("\n\n", 3)
     parser: argparse.ArgumentParser = parsers.add_parser(
         name,
         help=about,
-        usage=f"%(prog)s {command.USAGE} [options]",
+        usage=usage.replace(f"elmo-plugin {name}", "%(prog)s"),
         description=f"{about}\n\n{example}",
         epilog=more,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,5 +1,7 @@
 r"""Check the data of a config before training.
 
+elmo-plugin check-data CONFIG [options]
+
   elmo-plugin check-data config.jsonnet
 
 This prints a Markdown page with the size of each part of the data, and with
@@ -18,8 +20,6 @@ import argparse
 import sys
 
 from elmo_plugin.commands.arguments import count, print_page
-
-USAGE = "CONFIG"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

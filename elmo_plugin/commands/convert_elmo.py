@@ -1,5 +1,7 @@
 r"""Convert a biLM from one format to another.
 
+elmo-plugin convert-elmo FROM TO [options]
+
   elmo-plugin convert-elmo runs/demo/model.tar.gz my_bilm
 
 FROM may be in any format that elmo_plugin reads. TO is in one of these formats:
@@ -37,8 +39,6 @@ import shlex
 from pathlib import Path
 
 from elmo_plugin.commands.arguments import output, say_written
-
-USAGE = "FROM TO"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,14 +84,15 @@ def run(args: argparse.Namespace) -> None:
     checkpoint, left_out, files = convert(
         args.source, target, args.warm_on, args.to, args.dtype, args.license, args.options_file
     )
-    parts = [f"a biLM of {checkpoint.options.lstm.n_layers} layers, {checkpoint.n_parameters:,} parameters"]
-    parts += ["its softmax"] if checkpoint.softmax is not None else []
-    parts += ["its vocabulary"] if checkpoint.vocabulary is not None else []
-    parts += [f"without its {part}" for part in left_out]
-    if files:
-        parts.append(f"in {', '.join(files)}")
+    parts = [
+        f"a biLM of {checkpoint.options.lstm.n_layers} layers, {checkpoint.n_parameters:,} parameters",
+        "its softmax" if checkpoint.softmax is not None else "",
+        "its vocabulary" if checkpoint.vocabulary is not None else "",
+        *(f"without its {part}" for part in left_out),
+        f"in {', '.join(files)}" if files else "",
+    ]
     say_written(
         target,
-        "; ".join(parts),
+        "; ".join(filter(None, parts)),
         f"elmo-plugin embed-corpus sentences.txt vectors.hdf5 --bilm {shlex.quote(str(target))}",
     )

@@ -1,5 +1,7 @@
 r"""Embed a text, one sentence per line, and write the vectors to disk.
 
+elmo-plugin embed-corpus INPUT [INPUT …] OUTPUT [options]
+
   elmo-plugin embed-corpus sentences.txt vectors.hdf5 --bilm english-tiny
 
 The ending of OUTPUT chooses the format:
@@ -52,7 +54,6 @@ from typing import Any
 
 from elmo_plugin.commands.arguments import add_device, add_initial_state, count, output, say_written, word
 
-USAGE = "INPUT [INPUT …] OUTPUT"
 TOKENIZERS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank", "conll": "just_tabs"}
 """The tokenizer for each value of --split."""
 SPLITS = {"just_spaces": "space", "ascii_spaces": "space", "just_tabs": "tab", "spacy_blank": "spacy"}

@@ -16,7 +16,6 @@ from elmo_plugin.commands.console import config_at
 from elmo_plugin.common import names_our_components
 from elmo_plugin.compat import replaces
 
-MOST_UNKNOWN = 1 / 3
 OF_ARCHIVES = ("cmd_overrides", "weights_file", "predictions_output_file", "extend_vocab", "batch_size")
 """Arguments of `evaluate_from_archive` that need a model archive."""
 
@@ -50,7 +49,7 @@ def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
                 f"""-o '{{"{key}.max_instances": null}}' evaluates all""",
                 file=sys.stderr,
             )
-    if (unknown := metrics.get("oov_rate", 0)) > MOST_UNKNOWN:
+    if (unknown := metrics.get("oov_rate", 0)) > 1 / 3:
         print(
             f"warning: {unknown:.0%} of the tokens are not in the vocabulary: is {data} tokenized, and in the language "
             "of the biLM? `elmo-plugin prepare-text` tokenizes raw text",

@@ -1,5 +1,7 @@
 r"""Test a biLM's grammar on pairs of sentences.
 
+elmo-plugin minimal-pairs BILM PAIRS [options]
+
   elmo-plugin minimal-pairs english-tiny blimp.jsonl
 
 This prints a Markdown table: for each phenomenon, how often the biLM gives the
@@ -27,8 +29,6 @@ from functools import partial
 from pathlib import Path
 
 from elmo_plugin.commands.arguments import add_device, output, print_page
-
-USAGE = "BILM PAIRS"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

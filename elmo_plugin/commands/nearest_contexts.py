@@ -1,5 +1,7 @@
 r"""Find the tokens of a text whose contextual vectors are nearest to a word's.
 
+elmo-plugin nearest-contexts BILM TEXT [--query SENTENCE --word WORD] [options]
+
   elmo-plugin nearest-contexts english-tiny novels.txt \
       --query "They went to the play ." --word play
 
@@ -34,10 +36,6 @@ from pathlib import Path
 from typing import Union
 
 from elmo_plugin.commands.arguments import add_bilm, count, output, print_page, say_written
-
-MOST_USES = 1000
-"""The number of uses of a word that a picture shows."""
-USAGE = "BILM TEXT [--query SENTENCE --word WORD]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +108,7 @@ def run(args: argparse.Namespace) -> None:
         print_page(analysis.frequent_words_page(words), "words.md")
         return
     layer = embedder.shape[0] - 1 if args.layer is None else args.layer
-    how = analysis.Search(layer, args.k, args.same_word, args.sentences, uses=MOST_USES if args.draw else 0)
+    how = analysis.Search(layer, args.k, args.same_word, args.sentences, uses=1000 if args.draw else 0)
     by_name = {path.name.split(".")[0]: embedding.Corpus([path], text.AsciiSpacesTokenizer()) for path in paths}
     if args.group and len(by_name) < max(2, len(paths)):
         raise argparse.ArgumentError(None, f"--group: expected several texts with different names, got {args.text}")

@@ -1,5 +1,7 @@
 """Write raw text as tokenized sentences, one per line, as training and embedding read them.
 
+elmo-plugin prepare-text INPUT… OUTPUT [options]
+
   elmo-plugin prepare-text 'novels/*.txt' text.txt.gz
 
 What the lines of each file are, and the language, are guessed and printed;
@@ -27,7 +29,6 @@ from elmo_plugin.commands.arguments import count, say_written, whole_number
 
 BUNDLED = {"en": "english-tiny", "la": "latin-tiny"}
 """The biLM that comes with the package, for each language that has one."""
-USAGE = "INPUT… OUTPUT"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

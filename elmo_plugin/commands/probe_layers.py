@@ -1,5 +1,7 @@
 r"""Measure how well each layer alone predicts tags or senses.
 
+elmo-plugin probe-layers BILM --tags|--senses|--pseudowords FILES [options]
+
   elmo-plugin probe-layers english-tiny --tags train.conll dev.conll
 
 This prints a Markdown table with the accuracy of each layer (Tables 5 and 6 of
@@ -29,8 +31,6 @@ import argparse
 from pathlib import Path
 
 from elmo_plugin.commands.arguments import add_bilm, count, print_page
-
-USAGE = "BILM --tags|--senses|--pseudowords FILES"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,7 @@
 """Write a report with tables and figures about finished runs.
 
+elmo-plugin report-elmo RUN [RUN ...] --output FOLDER [options]
+
   elmo-plugin report-elmo runs --output report
 
 This reads all runs of `elmo-plugin train` below the folder `runs`, and writes
@@ -33,8 +35,6 @@ import shlex
 from pathlib import Path
 
 from elmo_plugin.commands.arguments import say_written
-
-USAGE = "RUN [RUN ...] --output FOLDER"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

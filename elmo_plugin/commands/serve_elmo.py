@@ -1,5 +1,7 @@
 r"""Serve a tagger, a classifier or a biLM: a web page and a JSON API.
 
+elmo-plugin serve-elmo MODEL [options]
+
   elmo-plugin serve-elmo runs/tagger/model.tar.gz
 
 The page shows the tags or labels of a sentence, or how probable a biLM finds
@@ -24,8 +26,6 @@ import argparse
 from functools import partial
 
 from elmo_plugin.commands.arguments import add_device, whole_number
-
-USAGE = "MODEL"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

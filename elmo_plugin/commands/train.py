@@ -188,12 +188,11 @@ def _stop(number: int, folder: Path) -> NoReturn:
 def _advice(folder: Path) -> str:
     """Return how to continue: from the last checkpoint, or from the start if there is none."""
     is_saved = any(folder.glob("model_state_e*_b*.th"))
-    option = "recover" if is_saved else "force"
-    how = f"{option}=True"
-    if sys.argv[1:2] == ["train"]:
-        others = [each for each in sys.argv[1:] if each not in ("-r", "--recover", "-f", "--force")]
-        how = f"{program()} {shlex.join([*others, f'--{option}'])}"
-    return f"{'continue' if is_saved else 'there is no checkpoint yet, start again'} with: {how}"
+    advice, option = ("continue", "recover") if is_saved else ("there is no checkpoint yet, start again", "force")
+    if sys.argv[1:2] != ["train"]:
+        return f"{advice} with: {option}=True"
+    others = [each for each in sys.argv[1:] if each not in ("-r", "--recover", "-f", "--force")]
+    return f"{advice} with: {program()} {shlex.join([*others, f'--{option}'])}"
 
 
 def say_trained(folder: Path) -> None:
@@ -204,8 +203,7 @@ def say_trained(folder: Path) -> None:
     print(json.dumps(shown, indent=2), flush=True)
     archive = folder / "model.tar.gz"
     name = shlex.quote(str(archive))
-    then = f"elmo-plugin evaluate {name} FILE"
     model = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model"].get("type")
-    if model in PREDICTORS:
-        then = f"""echo '{{"sentence": "One sentence."}}' | elmo-plugin predict {name} -{PREDICTORS[model]}"""
+    predict = f"""echo '{{"sentence": "One sentence."}}' | elmo-plugin predict {name} -{PREDICTORS.get(model)}"""
+    then = predict if model in PREDICTORS else f"elmo-plugin evaluate {name} FILE"
     say_written(archive, "the trained model", then)

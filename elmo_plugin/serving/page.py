@@ -83,10 +83,9 @@ def percent(probability: float) -> str:
     """
     if probability < 0.0001:
         return "<0.01 %"
-    if 0.995 <= probability < 1:
-        return ">99 %"
-    decimals = 0 if probability >= 0.0995 else 1 if probability >= 0.00995 else 2
-    return f"{100 * probability:.{decimals}f} %"
+    if probability >= 0.995:
+        return ">99 %" if probability < 1 else "100 %"
+    return f"{100 * probability:#.2g}".removesuffix(".") + " %"
 
 
 def shade(probability: float) -> int:

@@ -80,7 +80,6 @@ class TimedProtocol(H11Protocol):
         super().__init__(**uvicorn_arguments)
         self.conn = BoundedConnection(h11.SERVER)
         self._seconds = seconds
-        self._unread: Optional[asyncio.TimerHandle] = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to look every few seconds whether a request has come."""
@@ -88,8 +87,7 @@ class TimedProtocol(H11Protocol):
         self.loop.call_later(self._seconds, self._close_if_idle, None)
 
     def _close_if_idle(self, last_request: Any) -> None:
-        is_idle = self.cycle is None or self.cycle.response_complete
-        if is_idle and self.cycle is last_request:
+        if self.cycle is last_request and (self.cycle is None or self.cycle.response_complete):
             self.transport.abort()
         elif not self.transport.is_closing():
             self.loop.call_later(self._seconds, self._close_if_idle, self.cycle)
@@ -108,8 +106,7 @@ class TimedProtocol(H11Protocol):
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`: the client has taken it."""
         super().resume_writing()
-        if self._unread is not None:
-            self._unread.cancel()
+        self._unread.cancel()
 
 
 def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
@@ -146,10 +143,7 @@ def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> 
             flush=True,
         )
         gc.freeze()  # or Python looks through the million objects of all libraries in some requests, which takes 0.2 s
-        try:
-            uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
-        finally:
-            gc.unfreeze()
+        uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
 
 
 @contextmanager
