@@ -60,13 +60,10 @@ class AllenNlpArchive(CheckpointFormat):
 
     def read(self, location: Location) -> Checkpoint:
         """Read only the biLM of the model. Raises `ConfigurationError` if there are more or none."""
-        return self._read(location, None)
+        return self.read_with(location, None)
 
-    def read_with(self, location: Location, options_file: Location) -> Checkpoint:
+    def read_with(self, location: Location, options_file: Optional[Location]) -> Checkpoint:
         """Read AllenNLP's own ELMo with the sizes in another file than the one that its config names."""
-        return self._read(location, options_file)
-
-    def _read(self, location: Location, options_file: Optional[Location]) -> Checkpoint:
         folder = local_file(location, "pretrained")
         path = file_in(folder, _weights_in(folder) or TRAINING_WEIGHTS)
         weights = read_weights(path, f"{path}")

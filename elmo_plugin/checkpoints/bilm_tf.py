@@ -7,7 +7,7 @@ from dataclasses import replace
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import h5py
 from allennlp.common.checks import ConfigurationError
@@ -23,14 +23,9 @@ from elmo_plugin.checkpoints.files import (
     local_file,
     names_in,
     plain_location,
+    why_unread,
 )
-from elmo_plugin.checkpoints.vocabulary import (
-    VOCABULARIES,
-    VOCABULARY,
-    read_words,
-    with_vocabulary,
-    write_words,
-)
+from elmo_plugin.checkpoints.vocabulary import VOCABULARIES, VOCABULARY, read_words, with_vocabulary
 from elmo_plugin.checkpoints.weight_map import BILM_TF, map_weights, read_tensors, write_tensors
 from elmo_plugin.common import atomic_folder, read_json
 
@@ -64,19 +59,40 @@ class BilmTf(CheckpointFormat):
 
     def read(self, location: Location) -> Checkpoint:
         """Read the options and the weights, and the vocabulary if it lies beside them."""
-        return _read(*_pair(location))
+        return self.read_with(location, None)
 
     def read_sizes(self, location: Location) -> BiLMOptions:
         """Read only the options file."""
-        return read_options(_pair(location)[0])
+        return read_options(_pair(location, None)[0])
 
-    def read_with(self, location: Location, options_file: Location) -> Checkpoint:
+    def read_with(self, location: Location, options_file: Optional[Location]) -> Checkpoint:
         """Read the weights at a location, or in a folder, with another options file.
 
         Raises `ConfigurationError` if the options and the weights do not fit each other.
         """
-        is_folder = Path(plain_location(location)).is_dir()
-        return _read(local_file(options_file, "options_file"), _pair(location)[1] if is_folder else fspath(location))
+        options_path, path = _pair(location, options_file)
+        options, name = read_options(options_path), f"'weight_file' {path}"
+        try:
+            tensors = confined(lambda: _datasets(h5py.File(path, "r", locking=False), options), path)
+        except (OSError, ValueError) as error:
+            why = why_unread(path, error, FileKind.HDF5)
+            raise ConfigurationError(f"{name} is not a complete hdf5 file: {why}") from error
+        if options.reads_words and "embedding" not in tensors:
+            raise ConfigurationError(f"{name}: expected a table 'embedding', because the options have no 'char_cnn'")
+        if options.reads_words and options.n_tokens_vocab is None:
+            options = replace(options, n_tokens_vocab=tensors["embedding"].numel() // options.lstm.projection_dim)
+        checkpoint = Checkpoint(options, read_tensors(BILM_TF, options, tensors, name))
+        is_local = "://" not in plain_location(location)
+        beside = [each for each in VOCABULARIES if is_local and (path.parent / each).exists()]
+        if len(beside) > 1 and options.reads_words:
+            raise ConfigurationError(
+                f"'{path.parent}': expected one vocabulary, got {' and '.join(beside)}; keep the one that the biLM was "
+                "trained with"
+            )
+        if not beside:
+            return checkpoint
+        vocabulary = file_in(path.parent, beside[0])
+        return with_vocabulary(checkpoint, read_words(vocabulary, f"{vocabulary}"), f"{vocabulary}")
 
     def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> list[str]:
         """Write `options.json`, `weights.hdf5` and, if there is a vocabulary, `vocabulary.txt`; return their names.
@@ -107,7 +123,8 @@ class BilmTf(CheckpointFormat):
             text = json.dumps(options.to_dict(), indent=2) + "\n"
             (partial / "options.json").write_text(text, encoding="utf-8")
             if checkpoint.vocabulary is not None:
-                write_words(checkpoint.vocabulary, partial / VOCABULARY)
+                words = "".join(f"{word}\n" for word in checkpoint.vocabulary)
+                (partial / VOCABULARY).write_bytes(words.encode())
             return sorted(path.name for path in partial.iterdir())
 
 
@@ -116,76 +133,44 @@ def read_options(path: Path) -> BiLMOptions:
     try:
         return BiLMOptions.from_dict(read_json(path))
     except (ConfigurationError, OSError, ValueError) as error:
-        kind = file_kind(path)
-        reason = error if kind in (FileKind.JSON, FileKind.OTHER) else f"it is {kind.value}"
-        raise ConfigurationError(f"'options_file' {path}: {reason}") from error
+        raise ConfigurationError(f"'options_file' {path}: {why_unread(path, error, FileKind.JSON)}") from error
 
 
-def _pair(location: Location) -> tuple[Path, str]:
-    """Return the options file and the location of the weights of a folder, or of a weight file by its path or URL."""
+def _pair(location: Location, options_file: Optional[Location]) -> tuple[Path, Path]:
+    """Return the options file and the weights of a folder, or of a weight file by its path or URL.
+
+    The options are those in the folder, or beside the file, if there is no `options_file`.
+    """
     weights = plain_location(location)
     folder = Path(weights)
+    given = None if options_file is None else local_file(options_file, OPTIONS_FILE)
     if folder.is_dir():
         names = names_in(folder)
         options = [name for name in names if Path(name).match(OPTIONS)]
         found = [name for name in names if name.endswith(SUFFIXES)]
         if len(found) > 1:
             found = [name for name in found if Path(name).stem.endswith(("weights", "model"))]
-        if len(options) != 1 or len(found) != 1:
+        if len(found) != 1 or (given is None and len(options) != 1):
             raise ConfigurationError(
                 f"'{folder}': expected one {OPTIONS} and one {' or '.join(SUFFIXES)} file, got {', '.join(names)}"
             )
-        return file_in(folder, options[0]), str(file_in(folder, found[0]))
+        return given or file_in(folder, options[0]), local_file(file_in(folder, found[0]), "weight_file")
     path = local_file(weights, "weight_file")  # before its options are looked for
+    if given is not None:
+        return given, path
     place, slash, name = weights.rpartition("/")
     stem = (name.rpartition(".")[0] or name).removesuffix("weights")
     guesses = dict.fromkeys([f"{stem}options.json", "options.json"])
     for guess in guesses:
         if "://" in weights:
             with suppress(ConfigurationError):
-                return local_file(f"{place}{slash}{guess}", OPTIONS_FILE), weights
+                return local_file(f"{place}{slash}{guess}", OPTIONS_FILE), path
         elif (folder.parent / guess).exists():
-            return file_in(folder.parent, guess), weights
-    _check_kind(path, weights)
+            return file_in(folder.parent, guess), path
     raise ConfigurationError(
-        f"'{weights}': expected the options of the same biLM beside its weights, in {' or '.join(guesses)}, got none"
+        f"'{weights}': expected the options of the same biLM beside its weights, in {' or '.join(guesses)}, got "
+        f"{file_kind(path).value} without them"
     )
-
-
-def _check_kind(path: Path, name: str) -> None:
-    """Raise `ConfigurationError`, which calls the file `name`, for a file that begins like one of another kind."""
-    kind = file_kind(path)
-    if kind not in (FileKind.OTHER, FileKind.HDF5):
-        raise ConfigurationError(
-            f"'weight_file' {name} is not a complete hdf5 file with the weights of a biLM: it is {kind.value}"
-        )
-
-
-def _read(options_path: Path, weights: str) -> Checkpoint:
-    """Read an options file and a weight file, and the vocabulary if it lies beside the weights."""
-    options, path = read_options(options_path), local_file(weights, "weight_file")
-    _check_kind(path, weights)
-    name = f"'weight_file' {path}"
-    try:
-        tensors = confined(lambda: _datasets(h5py.File(path, "r", locking=False), options), path)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{name} is not a complete hdf5 file: {error}") from error
-    if options.reads_words and "embedding" not in tensors:
-        raise ConfigurationError(f"{name}: expected a table 'embedding', because the options have no 'char_cnn'")
-    if options.reads_words and options.n_tokens_vocab is None:
-        options = replace(options, n_tokens_vocab=tensors["embedding"].numel() // options.lstm.projection_dim)
-    checkpoint = Checkpoint(options, read_tensors(BILM_TF, options, tensors, name))
-    folder = Path(plain_location(weights)).parent
-    beside = [] if "://" in weights else [each for each in VOCABULARIES if (folder / each).exists()]
-    if len(beside) > 1 and options.reads_words:
-        raise ConfigurationError(
-            f"'{folder}': expected one vocabulary, got {' and '.join(beside)}; keep the one that the biLM was trained "
-            "with"
-        )
-    if not beside:
-        return checkpoint
-    vocabulary = file_in(folder, beside[0])
-    return with_vocabulary(checkpoint, read_words(vocabulary, f"{vocabulary}"), f"{vocabulary}")
 
 
 def _datasets(file: h5py.File, options: BiLMOptions) -> dict[str, h5py.Dataset]:

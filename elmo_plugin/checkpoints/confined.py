@@ -10,6 +10,7 @@ import json
 import math
 import mmap
 import os
+import resource  # does not exist on Windows
 import shutil
 import signal
 import tarfile
@@ -131,8 +132,6 @@ def _answer(read: Callable[[], Any], shared: mmap.mmap, sending: int, size: int,
 
 def _limit(seconds: int, memory: int, written: int, files: int) -> None:
     """Limit this process. On macOS, which does not tell how much memory it has, only time and files are limited."""
-    import resource  # does not exist on Windows
-
     limits = {
         resource.RLIMIT_CPU: seconds,
         resource.RLIMIT_FSIZE: written,
@@ -177,10 +176,9 @@ def read_weights(path: Path, name: str) -> dict[str, Tensor]:
             raise TypeError(f"expected a state dict, got {type(weights).__name__}")
         return {key: value for key, value in weights.items() if isinstance(value, Tensor)}
 
-    kind = file_kind(path)
     try:
-        if kind in (FileKind.FOLDER, FileKind.DEVICE):
-            raise ValueError(f"expected a file, got {kind.value}")
+        if path.exists() and not path.is_file():
+            raise ValueError("expected a file, got a folder or a device")
         return dict(confined(read, path))
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"'{name}' holds no readable weights: {error}") from error

@@ -1,23 +1,23 @@
 """Write a biLM in any format, or convert one from one format to another, and add a warm state on request."""
 
-from collections.abc import Iterator
+import json
 from copy import deepcopy
-from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
-from torch import Tensor
+from more_itertools import chunked, peekable
 
 from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, warm_up
 from elmo_plugin.checkpoints.bilm_tf import SUFFIXES as HDF5_SUFFIXES
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint
+from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
 from elmo_plugin.checkpoints.files import Location
-from elmo_plugin.checkpoints.hub import write_hub_folder
 from elmo_plugin.checkpoints.loading import build_bilm, fitting_bilm, load_checkpoint
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
+from elmo_plugin.common import atomic_folder
 from elmo_plugin.tensors import number_type
 from elmo_plugin.text import TOKENIZED, TextFile, look_at, split_tokens
 
@@ -26,6 +26,41 @@ FORMATS = ("native", "bilm-tf", "hub")
 """The formats that `convert` writes."""
 FILE_SUFFIXES = (*HDF5_SUFFIXES, ".zip", ".gz")
 """Suffixes for which a folder would be read as a file."""
+
+
+CARD = """---
+library_name: elmo_plugin
+pipeline_tag: feature-extraction
+license: {license}
+tags: [elmo, bilm, allennlp]
+---
+
+# {name}
+
+An ELMo: a bidirectional language model with {n_layers} LSTM layers, whose {num_layers} layers give each token
+{num_layers} vectors of width {layer_dim}. It has {parameters:,} parameters and reads {input}.
+
+## Use
+
+In Python:
+
+```python
+import elmo_plugin
+
+embedder = elmo_plugin.load("hf://USER/{name}")
+layers = embedder.embed([["Two", "words"], ["One"]])[0]  # ({num_layers}, 2, {layer_dim})
+```
+
+In an AllenNLP config:
+
+```jsonnet
+token_embedders: {{ elmo: {{ type: 'elmo', bilm: 'hf://USER/{name}' }} }}
+```
+
+## Training
+
+State the language, the text, its licence, and the perplexity on held-out text.
+"""
 
 
 class Conversion(NamedTuple):
@@ -94,8 +129,8 @@ def save_bilm(
     """
     if bilm.precision_of_weights == "int8":
         bilm = deepcopy(bilm).set_precision("float32")
-    weights = {name: value for name, value in bilm.state_dict().items() if name != EXTRA_STATE}
-    return write_checkpoint(Checkpoint(bilm.options, weights, vocabulary=vocabulary), target, to, dtype, license)
+    checkpoint = Checkpoint(bilm.options, bilm.state_dict(), vocabulary=vocabulary)
+    return write_checkpoint(checkpoint, target, to, dtype, license)
 
 
 def write_checkpoint(
@@ -132,6 +167,38 @@ def write_checkpoint(
     return Conversion(checkpoint, left_out, BilmTf().write(checkpoint, target))
 
 
+def write_hub_folder(
+    checkpoint: Checkpoint,
+    folder: Path,
+    dtype: torch.dtype,
+    license: Optional[str],
+) -> list[str]:
+    """Write a folder for `hf upload`, which is read as format `native`, and return the names of its files.
+
+    `license` is the licence in the model card by its name on the Hub, such as `apache-2.0`; the default is `unknown`.
+    Existing files stay as they are if writing fails. Raises `ConfigurationError` if the folder cannot be written.
+    """
+    options = checkpoint.options
+    sizes = options.to_dict()
+    for entries in ("words", "characters"):  # they are in the safetensors file
+        sizes.get("lexicon", {}).pop(entries, None)
+    card = CARD.format(
+        license=license or "unknown",
+        name=folder.resolve().name,
+        n_layers=options.lstm.n_layers,
+        num_layers=options.num_layers,
+        layer_dim=options.layer_dim,
+        parameters=checkpoint.n_parameters,
+        input="words by its vocabulary" if options.reads_words else "the characters of any word",
+    )
+    with atomic_folder(folder, last="model.safetensors") as partial:
+        Native().write(checkpoint, partial / "model.safetensors", dtype)
+        config = {"model_type": "elmo", "library_name": "elmo_plugin", **sizes}
+        (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        (partial / "README.md").write_text(card, encoding="utf-8")
+        return sorted(path.name for path in partial.iterdir())
+
+
 def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str]) -> str:
     """Return the format to write. Raises `ConfigurationError` if it cannot be written, or not to this target."""
     form = to or ("native" if target.suffix == SUFFIX else "bilm-tf")
@@ -157,16 +224,10 @@ def _with_warm_state(checkpoint: Checkpoint, text: Path) -> Checkpoint:
     encoder = bilm.token_encoder
     if not isinstance(encoder, CharacterLevelEncoder):
         raise ConfigurationError("'warm_on': expected a biLM that reads characters, got one that reads words")
-    sentences = (split_tokens(line) for line in look_at(TextFile(text).lines(), str(text), TOKENIZED)[1])
-
-    def batches() -> Iterator[Tensor]:
-        while batch := list(islice(sentences, SENTENCES_PER_BATCH)):
-            yield encoder.batch_to_ids(batch)
-
-    unread = batches()
-    first = next(unread, None)
-    if first is None:
+    sentences = map(split_tokens, look_at(TextFile(text).lines(), str(text), TOKENIZED)[1])
+    batches = peekable(map(encoder.batch_to_ids, chunked(sentences, SENTENCES_PER_BATCH)))
+    if not batches:
         raise ConfigurationError(f"{text}: expected one sentence per line to compute the warm state on, got none")
-    progress = Tqdm.tqdm(chain([first], unread), desc="warming up", unit=f" × {SENTENCES_PER_BATCH} sentences")
+    progress = Tqdm.tqdm(batches, desc="warming up", unit=f" × {SENTENCES_PER_BATCH} sentences")
     bilm.warm_state = warm_up(bilm, progress)
     return checkpoint._replace(state_dict=bilm.state_dict())

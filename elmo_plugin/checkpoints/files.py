@@ -162,6 +162,12 @@ def bundled_folder(location: Location) -> Optional[Path]:
     return BUNDLED / name if name in bundled_names() and not exists(name) else None
 
 
+def why_unread(path: Path, error: Exception, *kinds: FileKind) -> str:
+    """Return why a file cannot be read: what it is, if it is of none of these kinds, or else the error."""
+    kind = file_kind(path)
+    return f"{error}" if kind in (FileKind.OTHER, *kinds) else f"it is {kind.value}"
+
+
 def file_kind(path: Path) -> FileKind:
     """Return what a file is, judged by its first bytes."""
     if isdir(path):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
-from elmo_plugin.checkpoints.files import FileKind, Location, file_in, file_kind, local_file, names_in
+from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, why_unread
 from elmo_plugin.checkpoints.vocabulary import split_lines, with_vocabulary
 from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows, plain_tensors, read_rows
 from elmo_plugin.common import atomic_file, parse_json
@@ -157,9 +157,7 @@ def _opened(location: Location) -> Iterator[tuple[Path, safe_open]]:
     except ConfigurationError:
         raise
     except Exception as error:  # torch raises errors of many types for shapes that it cannot represent
-        kind = file_kind(path)
-        reason = error if kind is FileKind.OTHER else f"it is {kind.value}"
-        raise ConfigurationError(f"'{path}' is not a complete safetensors file: {reason}") from error
+        raise ConfigurationError(f"'{path}' is not a complete safetensors file: {why_unread(path, error)}") from error
 
 
 def _read_metadata(metadata: dict[str, str], path: Path) -> tuple[Checkpoint, dict[str, int]]:

@@ -5,7 +5,7 @@ The word in line i has the id i and row i of the biLM's table of word vectors. R
 
 import gzip
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from allennlp.data import Vocabulary
 from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
 from elmo_plugin.checkpoints.confined import ALLOWANCE, GROWTH
 from elmo_plugin.checkpoints.files import FileKind, file_kind
-from elmo_plugin.common import atomic_file, installed
+from elmo_plugin.common import installed
 
 VOCABULARY = "vocabulary.txt"
 """The name of the vocabulary file that we write beside the weights."""
@@ -36,10 +36,10 @@ def read_text(path: Path, name: str) -> str:
     Errors call the file `name`. Raises `ConfigurationError` if it cannot be read, is too large, or is not UTF-8 text.
     """
     kind = file_kind(path)
+    is_gzip = kind is FileKind.GZIP
     if kind in (FileKind.FOLDER, FileKind.DEVICE, FileKind.XZ):
         raise ConfigurationError(f"'{name}': expected a text file, got {kind.value}")
     try:
-        is_gzip = kind is FileKind.GZIP
         most = min(MOST_TEXT, GROWTH * path.stat().st_size + ALLOWANCE) if is_gzip else MOST_TEXT
         with gzip.open(path) if is_gzip else path.open("rb") as file:
             content = file.read(most + 1)
@@ -70,12 +70,6 @@ def read_words(path: Path, name: str) -> list[str]:
     """
     text = read_text(path, name)
     return [line.removesuffix("\r") for line in split_lines(text, name)] if text else []
-
-
-def write_words(words: Iterable[str], path: Path) -> None:
-    """Write one word per line, and replace an existing file atomically."""
-    with atomic_file(path) as partial:
-        partial.write_bytes("".join(f"{word}\n" for word in words).encode())
 
 
 class WordLookup:

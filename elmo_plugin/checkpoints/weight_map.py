@@ -157,7 +157,7 @@ def unread_error(tensor: str, name: str) -> ConfigurationError:
     option = next((option for pattern, option in OPTIONS.items() if re.search(pattern, tensor)), None)
     check = "no option describes it" if option is None else f"check {option}"
     if re.search(r"W_P_0$|proj", tensor):
-        check = "no projection between equal sizes is read, because no known trainer writes one"
+        check = "check 'projection_dim': there is no projection between equal sizes"
     return ConfigurationError(f"{name}: expected only the tensors of these sizes, got '{tensor}' too; {check}")
 
 

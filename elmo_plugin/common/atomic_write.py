@@ -5,6 +5,7 @@ file its content. A temporary file is locked while its process lives; the next w
 which killed processes left.
 """
 
+import fcntl  # does not exist on Windows
 import filecmp
 import os
 import re
@@ -68,7 +69,8 @@ def atomic_folder(target: Path, last: str) -> Iterator[Path]:
                 yield partial
                 files = sorted(partial.iterdir(), key=lambda file: (file.name == last, file.name))
                 with _locked(target):
-                    if not all(_same_content(file, target / file.name) for file in files):
+                    names = [file.name for file in files]
+                    if names != filecmp.cmpfiles(partial, target, names, shallow=False)[0]:
                         for file in files:
                             _flush(file)
                         (target / last).unlink(missing_ok=True)
@@ -106,11 +108,9 @@ def _locked(path: Path, wait: bool = True) -> Iterator[bool]:
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks only what may be written
     try:
         try:
-            import fcntl  # does not exist on Windows
-
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             is_locked = True
-        except (ImportError, OSError):
+        except OSError:
             is_locked = False
         yield is_locked
     finally:
@@ -123,8 +123,6 @@ def lock_folder(folder: Path) -> int:
     Raises `ConfigurationError` if another process holds it. These locks also work on network file systems, and forks do
     not share them.
     """
-    import fcntl  # does not exist on Windows
-
     with _named_errors(folder):
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
@@ -133,11 +131,6 @@ def lock_folder(folder: Path) -> int:
         os.close(lock)
         raise ConfigurationError(f"'{folder}': another process is at work in this folder") from error
     return lock
-
-
-def _same_content(new: Path, old: Path) -> bool:
-    """Return whether `old` exists and has the same content as `new`."""
-    return old.exists() and filecmp.cmp(new, old, shallow=False)
 
 
 def _flush(path: Path) -> None:

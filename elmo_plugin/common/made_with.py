@@ -27,10 +27,7 @@ def check_made_with(
             raise ConfigurationError(f"'{place}' does not say what it was made with: {error}; {advice}") from error
     changed = [key for key, value in expected.items() if key not in found or found[key] != value]
     if changed:
-        shown = "; ".join(f"'{key}': expected {_short(expected[key])}, got {_short(found.get(key))}" for key in changed)
+        shown = "; ".join(
+            f"'{key}': expected {expected[key]!r:.{LONGEST}}, got {found.get(key)!r:.{LONGEST}}" for key in changed
+        )
         raise ConfigurationError(f"'{place}' was made with other settings than this run ({shown}); {advice}")
-
-
-def _short(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"

@@ -9,7 +9,7 @@ import torch
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.checkpoints import BilmTf, Checkpoint, Native, build_bilm, convert, load_checkpoint, save_bilm
-from elmo_plugin.checkpoints.hub import write_hub_folder
+from elmo_plugin.checkpoints.conversion import write_checkpoint
 from elmo_plugin.text import batch_to_ids
 from tests.checkpoint_oracles import (
     LEXICON,
@@ -47,7 +47,7 @@ def written(folder: Path, form: str, checkpoint: Checkpoint) -> Path:
         Native().write(checkpoint, folder / "one.safetensors")
         return folder / "one.safetensors"
     if form == "hub":
-        write_hub_folder(checkpoint, folder / "from")
+        write_checkpoint(checkpoint, folder / "from", "hub")
     else:
         BilmTf().write(checkpoint, folder / "from")
     return folder / "from"
