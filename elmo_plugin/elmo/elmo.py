@@ -150,7 +150,6 @@ class Elmo(nn.Module, Registrable):
         at_least(1, num_output_representations=num_output_representations)
         model = resolve_bilm(bilm_keys(bilm, options_file, weight_file), kernel, serialization_dir, vocab)
         model.requires_grad_(requires_grad).set_precision(precision)
-        sizes = {"num_elmo_layers": model.options.num_layers, "layer_dim": model.options.layer_dim}
         key = "mix" if scalar_mix_parameters is None else "scalar_mix_parameters"
         if mix is None:
             weights = {"initial_scalar_parameters": scalar_mix_parameters, "trainable": scalar_mix_parameters is None}
@@ -159,8 +158,10 @@ class Elmo(nn.Module, Registrable):
             raise ConfigurationError(
                 "'mix': expected 'do_layer_norm' and 'scalar_mix_parameters' inside it, got them beside it"
             )
-        reject_override_of_mix(serialization_dir, mix, scalar_mix_parameters)
-        mixes = [build_part(key, LayerMix, mix, **sizes) for _ in range(num_output_representations)]
+        if scalar_mix_parameters is not None:
+            reject_override(serialization_dir, key, scalar_mix_parameters)
+        sizes = model.options.num_layers, model.options.layer_dim
+        mixes = [build_mix(key, mix, serialization_dir, *sizes) for _ in range(num_output_representations)]
         state = None if initial_state is None else build_part("initial_state", InitialState, initial_state)
         if sentence_cache is None or isinstance(sentence_cache, str | PathLike):
             cache = None if sentence_cache is None else SentenceCache(fspath(sentence_cache))
@@ -231,10 +232,8 @@ class Elmo(nn.Module, Registrable):
         """Return the mix of each output."""
         return [cast(LayerMix, mix) for name, mix in self._modules.items() if name.startswith("scalar_mix_")]
 
-    @property
-    def _scalar_mixes(self) -> list[LayerMix]:
-        """Return the mixes by the name that AllenNLP's models read, such as `bcn`."""
-        return self.mixes
+    _scalar_mixes = mixes
+    """The mixes by the name that AllenNLP's models read, such as `bcn`."""
 
     def ids_of(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return the ids among the tensors of a token indexer: `elmo_tokens`, or the only tensor.
@@ -257,8 +256,9 @@ class Elmo(nn.Module, Registrable):
         in `inputs`. A word of which `inputs` has the characters is computed from those, even if its id means "unknown".
         """
         if not isinstance(inputs, Tensor):
-            got = type(inputs).__name__
-            raise TypeError(f"'inputs': expected ids, as `batch_to_ids(sentences)` returns them, got a {got}")
+            raise TypeError(
+                f"'inputs': expected ids, as `batch_to_ids(sentences)` returns them, got a {type(inputs).__name__}"
+            )
         input_dims = self.bilm.token_encoder.input_dims
         if word_inputs is not None and input_dims == 3:
             inputs = self._with_cached_words(inputs, word_inputs)  # (B, T, C)
@@ -311,17 +311,16 @@ class Elmo(nn.Module, Registrable):
             bilm.train(has_dropout)  # for the dropout of a contextualizer; the LSTMs have none here
         if bilm.precision != "float32":
             warn_of_fallback(bilm.weight.device, bilm.precision)
-        has_boundaries = True
+        inside = None  # the state after `<S>`, to leave the boundaries out
         if cache is not None and not is_trained:
             layers, mask = cache.layers(ids, bilm, self.initial_state)
         else:
             inside = None if keep_sentence_boundaries else self.initial_state.after_boundaries(bilm)
-            has_boundaries = inside is None
-            state = self.initial_state.before(bilm, len(ids), bilm.weight) if has_boundaries else None
+            state = self.initial_state.before(bilm, len(ids), bilm.weight) if inside is None else None
             with torch.set_grad_enabled(torch.is_grad_enabled() and is_trained):
                 layers, mask, state = bilm(ids, state, inside)
             self.initial_state.after(state)
-        if has_boundaries and not keep_sentence_boundaries:
+        if inside is None and not keep_sentence_boundaries:
             mask = mask[:, 2:]  # (B, T): a sentence ends one token before its `</S>`
             layers = layers[:, :, 1:-1] * mask.unsqueeze(-1)
         return layers.to(self.output_like.dtype), mask
@@ -402,8 +401,9 @@ def save(
     """
     bilm = elmo.bilm if isinstance(elmo, Elmo) else elmo
     if not isinstance(bilm, BiLM):
-        got = type(elmo).__name__
-        raise TypeError(f"'elmo': expected an `Elmo` or a biLM, got {got}; that of `load` is its attribute `elmo`")
+        raise TypeError(
+            f"'elmo': expected an `Elmo` or a biLM, got {type(elmo).__name__}; that of `load` is its attribute `elmo`"
+        )
     return save_bilm(bilm, Path(target), to, dtype, license, None if vocabulary is None else list(vocabulary))
 
 
@@ -425,18 +425,17 @@ def build_part(key: str, kind: Any, part: Union[str, Lazy[Part]], **sizes: int) 
         raise ConfigurationError(f"'{key}': {error}") from error
 
 
-def reject_override_of_mix(
-    serialization_dir: Optional[str],
-    mix: Union[str, Lazy[Any], None],
-    scalar_mix_parameters: Optional[list[float]] = None,
-) -> None:
-    """Raise `ConfigurationError` for first weights of a mix if the weights of a trained model hold others."""
-    params = mix._params if isinstance(mix, Lazy) and isinstance(mix._params, Params) else {}
-    first = params.get("initial_scalar_parameters")
-    given = {"scalar_mix_parameters": scalar_mix_parameters, "initial_scalar_parameters": first}
-    for key, value in given.items():
-        if value is not None:
-            reject_override(serialization_dir, key, value)
+def build_mix(
+    key: str, mix: Union[str, Lazy[LayerMix]], serialization_dir: Optional[str], num_elmo_layers: int, layer_dim: int
+) -> LayerMix:
+    """Build the mix of a config's `key` for the layers of a biLM; see `build_part`.
+
+    Raises `ConfigurationError` for first weights of a mix if the weights of a trained model hold others.
+    """
+    first = "initial_scalar_parameters"
+    if isinstance(mix, Lazy) and isinstance(mix._params, Params) and first in mix._params:
+        reject_override(serialization_dir, first, mix._params.get(first))
+    return build_part(key, LayerMix, mix, num_elmo_layers=num_elmo_layers, layer_dim=layer_dim)
 
 
 def rename(state_dict: dict[str, Any], old: str, new: str) -> None:

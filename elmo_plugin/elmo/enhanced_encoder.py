@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from elmo_plugin.bilm import check_padding
 from elmo_plugin.checkpoints import bilm_sizes
 from elmo_plugin.common import at_least, probability
-from elmo_plugin.elmo.elmo import build_part, reject_override_of_mix
+from elmo_plugin.elmo.elmo import build_mix
 from elmo_plugin.elmo.mixes import LayerMix, ScalarMix
 
 
@@ -115,11 +115,9 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
             raise ConfigurationError(
                 f"'elmo_enhanced': expected 'bilm', or 'num_elmo_layers' and 'layer_dim', got {given}"
             )
-        parts = {"num_elmo_layers": num_elmo_layers, "layer_dim": layer_dim}
-        for mix in (input_mix, output_mix):
-            reject_override_of_mix(serialization_dir, mix)
-        at_input = None if input_mix is None else build_part("input_mix", LayerMix, input_mix, **parts)
-        at_output = None if output_mix is None else build_part("output_mix", LayerMix, output_mix, **parts)
+        parts = serialization_dir, num_elmo_layers, layer_dim
+        at_input = None if input_mix is None else build_mix("input_mix", input_mix, *parts)
+        at_output = None if output_mix is None else build_mix("output_mix", output_mix, *parts)
         return cls(encoder, num_elmo_layers, layer_dim, at_input, at_output, dropout, layers_at)
 
     def get_input_dim(self) -> int:

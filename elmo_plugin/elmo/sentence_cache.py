@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm import IDS, BiLM, InitialState, check_padding, identity
 from elmo_plugin.common import check_made_with
-from elmo_plugin.tensors import Versions, number_type
+from elmo_plugin.tensors import Kept, Versions, number_type
 from elmo_plugin.text import BOUNDARIES
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class SentenceCache(FromParams):
             raise ConfigurationError(str(error)) from error
         self.precision = precision
         self.store = SentenceStore(Path(path).expanduser())
-        self._versions: Optional[Versions] = None
+        self._checked = Kept()
 
     @torch.no_grad()
     def layers(self, ids: Tensor, bilm: BiLM, initial_state: InitialState) -> tuple[Tensor, Tensor]:
@@ -66,7 +66,8 @@ class SentenceCache(FromParams):
         encoder, sizes = bilm.token_encoder, bilm.options
         device = bilm.weight.device
         with torch.autocast(device.type, enabled=False):
-            self._check_bilm(bilm, initial_state)
+            weights = Versions([*bilm.parameters(), *bilm.buffers()])
+            self._checked.get(weights, lambda: self._check_bilm(bilm, initial_state))
             fitted = encoder.fit(ids)
             present = encoder.mask(fitted)  # (B, T)
             check_padding(present, IDS)
@@ -94,19 +95,12 @@ class SentenceCache(FromParams):
         return whole.to(device).float(), mask
 
     def _check_bilm(self, bilm: BiLM, initial_state: InitialState) -> None:
-        """Check that this biLM made the cache: at the first batch, on its device, and again if a weight changes."""
-        versions = Versions([*bilm.parameters(), *bilm.buffers()])
-        if versions != self._versions:
-            expected = {"version": VERSION, **identity(bilm, initial_state), "precision": self.precision}
-            text = json.dumps(expected).encode()
-            self.store.write({IDENTITY: text})
-            made_with = self.store.read([IDENTITY]).get(IDENTITY, text)  # nothing, if the folder cannot be written
-            check_made_with(str(self.store.path), made_with, expected, "name another folder, or delete this one")
-            self._versions = versions
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is known of the weights: a copy has other ones."""
-        return {**self.__dict__, "_versions": None}
+        """Check that this biLM made the cache."""
+        expected = {"version": VERSION, **identity(bilm, initial_state), "precision": self.precision}
+        text = json.dumps(expected).encode()
+        self.store.write({IDENTITY: text})
+        made_with = self.store.read([IDENTITY]).get(IDENTITY, text)  # nothing, if the folder cannot be written
+        check_made_with(str(self.store.path), made_with, expected, "name another folder, or delete this one")
 
 
 def sentence_keys(ids: Tensor, lengths: Sequence[int]) -> list[bytes]:

@@ -14,14 +14,18 @@ from elmo_plugin.elmo.mixes import ConcatenateMix, LayerMix, ScalarMix
 
 
 def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
-    """Return the first ELMo of a model and the first mix trained with it.
+    """Return the first ELMo of a model and the first mix trained with it, perhaps in `elmo_enhanced`.
 
     If the model uses AllenNLP's own `Elmo`, its weights are copied into an `Elmo` of this library.
     Raises `ConfigurationError` for a model without ELMo.
     """
     for module in model.modules():
         if isinstance(module, Elmo):
-            return module, _trained_mix(model, module)
+            mix = module.mixes[0]
+            enhanced = next((part for part in model.modules() if isinstance(part, ElmoEnhancedEncoder)), None)
+            if enhanced is not None and isinstance(mix, ConcatenateMix):  # it passes all layers on
+                mix = enhanced.input_mix or enhanced.output_mix or mix
+            return module, mix
         if isinstance(module, AllenNlpElmo) and isinstance(getattr(module, ALLENNLP_BILM), _ElmoBiLm):
             elmo = _copy(module, type(model).__name__)
             return elmo, elmo.mixes[0]
@@ -48,13 +52,3 @@ def _copy(theirs: AllenNlpElmo, name: str) -> Elmo:
     elmo = Elmo.from_parts(bilm, mixes, dropout=0.0)
     elmo.load_state_dict(theirs.state_dict())
     return elmo.requires_grad_(False).to(next(theirs.parameters()).device).eval()
-
-
-def _trained_mix(model: nn.Module, elmo: Elmo) -> LayerMix:
-    """Return the first mix of a model's ELMo, or of its `elmo_enhanced` if ELMo passes all layers on to that."""
-    mix = elmo.mixes[0]
-    if isinstance(mix, ConcatenateMix):
-        for encoder in model.modules():
-            if isinstance(encoder, ElmoEnhancedEncoder):
-                return encoder.input_mix or encoder.output_mix or mix
-    return mix

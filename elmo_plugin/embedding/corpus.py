@@ -174,17 +174,14 @@ class Corpus:
         if start == 0:
             yield self._window(start, [])
 
-    def share_read(self) -> Optional[float]:
-        """Return the share of the files that was read so far, from 0 to 1, or `None` if their size is unknown."""
-        sizes = [file.path.stat().st_size if file.path.is_file() else 0 for file in self._files]
-        if not sizes or not all(sizes):
-            return None
-        return sum(size * (file.share_read() or 0) for size, file in zip(sizes, self._files, strict=True)) / sum(sizes)
-
     def estimated_sentences(self) -> Optional[int]:
-        """Return the number of sentences, estimated by those read so far, or `None` if `share_read` is unknown or 0."""
-        share = self.share_read()
-        return round(self._n_read / share) if share else None
+        """Return the number of sentences, estimated by those in the share of the files that was read so far.
+
+        Return `None` if nothing was read yet, or if the size of the text is unknown.
+        """
+        sizes = [file.path.stat().st_size if file.path.is_file() else 0 for file in self._files]
+        read = sum(size * (file.share_read() or 0) for size, file in zip(sizes, self._files, strict=True))
+        return round(self._n_read * sum(sizes) / read) if read and all(sizes) else None
 
     def _rows(self) -> Iterator[Row]:
         self._n_read = 0

@@ -22,12 +22,11 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 from uuid import uuid4
 
-import numpy as np
 import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
@@ -38,7 +37,7 @@ from elmo_plugin.embedding import corpus as corpora
 from elmo_plugin.embedding.corpus import Corpus, Window
 from elmo_plugin.embedding.embedder import Embedder, mean
 from elmo_plugin.embedding.processes import unordered
-from elmo_plugin.embedding.vector_files import Layout, VectorFile
+from elmo_plugin.embedding.vector_files import Arrays, Layout, VectorFile
 from elmo_plugin.text import TOKENS_PER_BATCH
 
 VERSION = 1
@@ -171,9 +170,8 @@ class CorpusEmbedder:
 
         most = processes or (torch.get_num_threads() if self._embedder.device.type == "cpu" else 1)
         with _kept_apart(), Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True) as bar:
-            tasks = missing()
-            first = list(islice(tasks, most))  # so that no process is started that would have nothing to do
-            tasks = chain(first, tasks)
+            tasks = peekable(missing())
+            first = tasks[:most]  # so that no process is started that would have nothing to do
             texts = chain.from_iterable(window.texts for _, window in first)
             self._embedder.language_check.read(texts)  # here, so that only one process says what language it is
             if len(first) > 1:
@@ -207,7 +205,7 @@ class CorpusEmbedder:
             file.write_part(temporary, window, self._arrays(window, bar), self.layout)
         return _count(window)
 
-    def _arrays(self, window: Window, bar: Optional[Any]) -> Iterator[tuple[int, np.ndarray]]:
+    def _arrays(self, window: Window, bar: Optional[Any]) -> Arrays:
         """Yield the index and the array of each sentence of a window."""
         # The vector of a cached word depends in its last bits on the words that were computed in the same batch.
         self._embedder.elmo.bilm.word_cache.clear()
@@ -277,8 +275,7 @@ def _count(window: Window) -> Counter[str]:
 
 def _part_names(folder: Path) -> list[str]:
     """Return the names of the finished parts, in the order of the text."""
-    parts = folder / PARTS
-    return sorted(path.name for path in parts.iterdir()) if parts.exists() else []
+    return sorted(path.name for path in (folder / PARTS).glob("*"))
 
 
 @contextmanager

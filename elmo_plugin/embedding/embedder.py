@@ -85,7 +85,7 @@ class Embedder:
                     "archive of a model, and `Embedder.with_mix` takes a mix that is built"
                 )
         elmo = Elmo.from_parts(bilm, mixes, dropout=0.0, initial_state=self.elmo.initial_state)
-        return Embedder(elmo.to(self.device), self.word_id)
+        return Embedder(elmo.to(bilm.weight.device), self.word_id)
 
     def __repr__(self) -> str:
         """Return the biLM's source, and what the embedder computes."""
@@ -202,19 +202,22 @@ def load(
     """
     if not isinstance(bilm, str | PathLike):
         raise ConfigurationError(f"'bilm': expected a path, a URL or the name of a bundled biLM, got {bilm!r}")
-    name = mix if mix == TRAINED else check_mix(mix, [TRAINED])
     if initial_state is not None and initial_state not in InitialState.list_available():
         raise ConfigurationError(f"'initial_state': expected 'zero' or 'warm', got {initial_state!r}")
     state = None if initial_state is None else InitialState.by_name(initial_state)()
     where = find_device(cuda_device, device)
-    if name == TRAINED:
-        return _load_trained(bilm, precision, where, state, options_file)
-    checkpoint = load_checkpoint(bilm, options_file)
-    model = build_bilm(checkpoint, source=bilm)
+    if mix != TRAINED:
+        chosen: Union[str, LayerMix] = check_mix(mix, [TRAINED])
+        checkpoint = load_checkpoint(bilm, options_file)
+        model = build_bilm(checkpoint, source=bilm)
+        words = checkpoint.vocabulary
+        word_id: Optional[WordId] = None if words is None else WordLookup(words, model.source)
+    else:
+        elmo, chosen, word_id = _trained(bilm, options_file)
+        model, state = elmo.bilm, state or elmo.initial_state
     model.requires_grad_(False).set_precision(precision)
-    word_id = None if checkpoint.vocabulary is None else WordLookup(checkpoint.vocabulary, model.source)
-    elmo = Elmo.from_parts(model, [], dropout=0.0, initial_state=state)
-    return Embedder(elmo.to(where), word_id).with_mix(name)
+    all_layers = Elmo.from_parts(model, [], dropout=0.0, initial_state=state)
+    return Embedder(all_layers.to(where), word_id).with_mix(chosen)
 
 
 def load_by_keys(
@@ -234,14 +237,8 @@ def check_mix(mix: str, others: Sequence[str] = (), key: str = "mix") -> str:
     return name
 
 
-def _load_trained(
-    archive: Location,
-    precision: str,
-    device: torch.device,
-    initial_state: Optional[InitialState],
-    options_file: Optional[Location],
-) -> Embedder:
-    """Load the biLM and the first mix of the first ELMo in a model, ours or AllenNLP's own."""
+def _trained(archive: Location, options_file: Optional[Location]) -> tuple[Elmo, LayerMix, Optional[WordId]]:
+    """Return the first ELMo in a model, ours or AllenNLP's own, its first mix, and the ids of words."""
     name = fspath(archive)
     path = trained_model(archive, "bilm")
     if path is None:
@@ -249,19 +246,14 @@ def _load_trained(
     # AllenNLP's own ELMo is read from the weights alone. AllenNLP would need its original weight file to build it.
     with nullcontext(path) if path.is_dir() else unpacked(path, name) as folder:
         own = allennlp_elmo(folder, name, options_file)
-    word_id: Optional[WordId] = None
     if own is not None:
         elmo = elmo_of(*own, source=name)
-        mix = elmo.mixes[0]
-    else:
-        model = load_archive(path).model
-        try:
-            (elmo, mix), word_id = trained_elmo(model), model.vocab.get_token_index
-        except ConfigurationError as error:
-            raise _no_archive(name, f"a {type(model).__name__} without ELMo") from error
-    elmo.bilm.requires_grad_(False).set_precision(precision)
-    chosen = Elmo.from_parts(elmo.bilm, [mix], dropout=0.0, initial_state=initial_state or elmo.initial_state)
-    return Embedder(chosen.to(device), word_id)
+        return elmo, elmo.mixes[0], None
+    model = load_archive(path).model
+    try:
+        return *trained_elmo(model), model.vocab.get_token_index
+    except ConfigurationError as error:
+        raise _no_archive(name, f"a {type(model).__name__} without ELMo") from error
 
 
 def _no_archive(name: str, found: str) -> ConfigurationError:
@@ -290,16 +282,10 @@ def find_device(cuda_device: int = -1, device: Optional[str] = None) -> torch.de
     return torch.device(name)
 
 
-_threads_at_fork: Optional[int] = None
+_threads_at_fork: list[int] = []
 """The number of PyTorch's threads that this process got from the process that forked it, until it embeds something."""
 
-
-def _note_threads() -> None:
-    global _threads_at_fork
-    _threads_at_fork = torch.get_num_threads()
-
-
-os.register_at_fork(after_in_child=_note_threads)
+os.register_at_fork(after_in_child=lambda: _threads_at_fork.append(torch.get_num_threads()))
 
 
 def use_one_thread_in_a_fork() -> None:
@@ -308,10 +294,9 @@ def use_one_thread_in_a_fork() -> None:
     Threads do not survive a fork. A process that is forked after they have worked, as by spaCy's `n_process` and by
     `datasets`, would wait for them forever. Forked processes that embed nothing are left alone.
     """
-    global _threads_at_fork
-    if _threads_at_fork is not None and torch.get_num_threads() == _threads_at_fork:
+    if _threads_at_fork[-1:] == [torch.get_num_threads()]:
         torch.set_num_threads(1)
-    _threads_at_fork = None
+    _threads_at_fork.clear()
 
 
 def mean(vectors: np.ndarray) -> np.ndarray:

@@ -4,11 +4,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import Any, Optional, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from allennlp.common.checks import ConfigurationError
@@ -31,8 +31,7 @@ def unordered(
     """
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     receiver, sender = context.Pipe(duplex=False)
-    forked = sender if sys.platform == "linux" else None
-    pool = ProcessPoolExecutor(processes, context, _start, (function, receiver, forked))
+    pool = ProcessPoolExecutor(processes, context, _start, (function, receiver, sender))
     waiting: set[Future[Result]] = set()
     try:
         for task in tasks:
@@ -40,9 +39,7 @@ def unordered(
             if len(waiting) > processes:  # one task more than processes, so that none has to wait
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
-        while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
+        yield from (future.result() for future in as_completed(waiting))
     except BrokenProcessPool as error:
         raise ConfigurationError(
             f"one of {processes} processes was killed, perhaps because memory ran out; the same command resumes the "
@@ -58,12 +55,11 @@ _function: Callable[[Any], Any]
 """What this process runs, if it is one of several."""
 
 
-def _start(function: Callable[[Any], Any], receiver: Connection, forked: Optional[Connection]) -> None:
+def _start(function: Callable[[Any], Any], receiver: Connection, sender: Connection) -> None:
     """Prepare a process. It ends when nobody can send to `receiver` any more, so its own copy of the other end goes."""
     global _function
     _function = function
-    if forked is not None:
-        forked.close()
+    sender.close()
     for stops in (signal.SIGINT, signal.SIGTERM):  # the process that reads the text decides
         signal.signal(stops, signal.SIG_IGN)
     torch.set_num_threads(1)

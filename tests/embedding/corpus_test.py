@@ -105,7 +105,7 @@ def test_several_files_are_one_text(tmp_path: Path) -> None:
     (tmp_path / "other.gz").write_bytes(gzip.compress(b"d e\n"))
     text = Corpus([tmp_path / "one", tmp_path / "other.gz"], SPACES)
     (window,) = text.windows()
-    assert window.texts == ["a b", "c", "d e"] and text.share_read() == 1
+    assert window.texts == ["a b", "c", "d e"] and text.estimated_sentences() == 3
 
 
 def test_tabs_separate_tokens_as_in_elmo_for_many_langs(tmp_path: Path) -> None:
