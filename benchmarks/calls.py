@@ -19,7 +19,7 @@ from elmo_plugin.text import batch_to_ids
 PACKAGE = str(Path(elmo_plugin.__file__).parent)
 WRAPPER = "outside_of_graphs.py"
 """A decorator in place of PyTorch's `torch.compiler.disable`, whose frames were not ours either."""
-LOOP = "TorchSteps.forward"
+LOOP = "forward_steps"
 """The function that loops over the time steps."""
 SENTENCE = ["The", "ship", "sailed", "from", "the", "old", "harbour", "at", "dawn", "."]
 

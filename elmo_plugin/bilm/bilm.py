@@ -29,6 +29,7 @@ from elmo_plugin.bilm.word_cache import WordCache, fingerprint
 from elmo_plugin.common import without_memory
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.tensors import Int8Weight, Kept
+from elmo_plugin.text import padded_ids
 
 
 class BiLMOutput(NamedTuple):
@@ -256,18 +257,12 @@ class BiLM(nn.Module):
             return self.token_encoder.batch_to_ids(sentences)
         vocab_size = self.options.n_tokens_vocab
         assert word_id is not None and vocab_size is not None
-        rows = [[word_id(word) for word in words] for words in sentences]
-        unknown = [
-            word
-            for words, row in zip(sentences, rows, strict=True)
-            for word, id in zip(words, row, strict=True)
-            if id > vocab_size
-        ]
+        ids = padded_ids(sentences, lambda word: [word_id(word)], 1).squeeze(-1)  # (B, T)
+        unknown = (ids > vocab_size).nonzero().tolist()  # rows and columns
         if unknown:
-            raise ConfigurationError(f"expected one of the {vocab_size} words that the biLM reads, got {unknown[0]!r}")
-        longest = max(map(len, rows), default=0)
-        padded = [row + [0] * (longest - len(row)) for row in rows]
-        return torch.tensor(padded, dtype=torch.long).view(len(rows), longest)  # (B, T)
+            word = sentences[unknown[0][0]][unknown[0][1]]
+            raise ConfigurationError(f"expected one of the {vocab_size} words that the biLM reads, got {word!r}")
+        return ids
 
     def get_extra_state(self) -> Tensor:
         """Return the sizes and the source, so that a state dict needs no options file beside it."""

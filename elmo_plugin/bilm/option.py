@@ -7,13 +7,11 @@ A new option is one field of a dataclass in `sizes.py`, and what the module that
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Optional, Self, Union, get_args, get_origin, get_type_hints
 
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.common import check_value, did_you_mean
-
-B = TypeVar("B", bound="Block")
 
 
 class Option(NamedTuple):
@@ -67,7 +65,7 @@ class Block:
     """Whether the keys are written in alphabetical order, as by bilm-tf, instead of the order of the fields."""
 
     @classmethod
-    def from_dict(cls: type[B], block: Mapping[str, Any]) -> B:
+    def from_dict(cls, block: Mapping[str, Any]) -> Self:
         """Read the object of an options file. Other keys, such as training options, are ignored.
 
         Raises `ConfigurationError` for a key that is missing or has a wrong value.

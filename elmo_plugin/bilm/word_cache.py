@@ -55,10 +55,11 @@ class WordCache:
         device = encoder.weight.device
         words = [word.tobytes() for word in characters]
         with self._lock:
-            new = self._new_words(words)
+            positions = {word: position for position, word in enumerate(words)}
+            new = {word: position for word, position in positions.items() if word not in self._rows}
             if made_by != self._made_by or (self._rows and len(self._rows) + len(new) > self.capacity):
                 self.clear()
-                new = self._new_words(words)
+                new = positions
             self._made_by = made_by
             if new:
                 new_ids = ids.flatten(0, 1)[list(new.values())]  # (new words, C)
@@ -66,10 +67,6 @@ class WordCache:
             assert self._vectors is not None
             rows = torch.tensor([self._rows[word] for word in words]).to(device, non_blocking=True)  # (B·T,)
             return TokenTable(self._vectors, rows.view(ids.shape[:2]))
-
-    def _new_words(self, words: list[bytes]) -> dict[bytes, int]:
-        """Return the words that are not in the cache, each with one of its positions."""
-        return {word: position for position, word in enumerate(words) if word not in self._rows}
 
     def _add(self, words: dict[bytes, int], vectors: Tensor) -> None:
         """Append vectors. Rows in use are never overwritten, so tables returned earlier stay valid."""

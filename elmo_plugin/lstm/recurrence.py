@@ -1,12 +1,12 @@
 """The kernel `packed`: the recurrence over sentences in step order, with a hand-written backward pass.
 
-One loop serves both directions, training and inference. It reuses buffers and records no graph. `Steps` are all time
-steps of a layer: by torch's operators here, which is fastest on CPUs, and in one launch of a GPU kernel in `triton.py`.
+One loop serves both directions, training and inference. It reuses buffers and records no graph. All time steps of a
+layer are run by torch's operators here, which is fastest on CPUs, and in one launch of a GPU kernel in `triton.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple, Optional, Protocol
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -53,87 +53,72 @@ class Gradients(NamedTuple):
     raw: Tensor
 
 
-class Steps(Protocol):
-    """All time steps of an LSTMP after its input product, without a graph."""
+@torch.no_grad()
+def forward_steps(inputs: LstmInputs, trace: Trace) -> LstmState:
+    """Run the steps, and return the state after each sentence (Sak et al. 2014). At each step t:
 
-    def forward(self, inputs: LstmInputs, trace: Trace) -> LstmState:
-        """Run the steps, and return the state after each sentence (Sak et al. 2014). At each step t:
+        [i f g o] = [σ σ tanh σ](gates + R h)    c = clip(f·c + i·g)    h = clip(W (o · tanh c))
 
-            [i f g o] = [σ σ tanh σ](gates + R h)    c = clip(f·c + i·g)    h = clip(W (o · tanh c))
-
-        `trace` is written, and `inputs` do not change.
-        """
-
-    def backward(self, inputs: LstmInputs, trace: Trace, gradients: Gradients) -> LstmState:
-        """Run the steps in reverse (Gers et al. 2000), and return the gradients of the state before them.
-
-        The `gates` of `inputs` are not read. A clipped value passes no gradient.
-        """
-
-
-class TorchSteps(Steps):
-    """`Steps` by torch's operators."""
-
-    @torch.no_grad()
-    def forward(self, inputs: LstmInputs, trace: Trace) -> LstmState:
-        """Run the steps forward; see `Steps`."""
-        gates, sizes, recurrent, projection, (hidden, cell), clips = inputs
-        directions, widths = len(gates), (gates.size(2), cell.size(2), hidden.size(2))
-        if directions > 1 and gates.device.type == "cpu" and recurrent.weights[0].numel() >= APART:
-            each = [self.forward(inputs.only(number), trace.only(number)) for number in range(directions)]
-            return LstmState(*map(torch.cat, zip(*each, strict=True)))
-        recurrent, projection = _prepared(recurrent, sizes), _prepared(projection, sizes)
-        before, active = cell.clone(memory_format=torch.contiguous_format), -1
-        last_cell = before
-        kept = None if trace.activations is None else trace.activations.split(sizes, dim=1)  # (R, active, 4H) each
-        cells = None if trace.cells is None else trace.cells.split(sizes, dim=1)  # (R, active, H) each
-        steps = zip(sizes, gates.split(sizes, dim=1), trace.outputs.split(sizes, dim=1), strict=True)
-        for step, (size, start, output) in enumerate(steps):
-            if size != active:  # some sentences have ended
-                active = size
-                hidden, before = hidden[:, :active], before[:, :active]
-                values, cell_output, raw = (cell.new_empty(directions, active, width) for width in widths)
-                quarters = values.chunk(4, dim=-1)  # (R, active, H) each
-            after = before
-            if kept is not None and cells is not None:
-                values, after = kept[step], cells[step]
-                quarters = values.chunk(4, dim=-1)
-            recurrent(hidden, start, values)
-            cell_forward(values, quarters, before, after, cell_output, clips.cell, keep=kept is not None)
-            h = cell_output if projection is None else projection(cell_output, out=raw)
-            if clips.projection is None:
-                output.copy_(h)
-            else:
-                torch.clamp(h, -clips.projection, clips.projection, out=output)
-            hidden, before = output, after
-        last_cell = last_cell if trace.cells is None else _after(trace.cells, cell, sizes)
-        return LstmState(_after(trace.outputs, inputs.state.hidden, sizes), last_cell)
-
-    def backward(self, inputs: LstmInputs, trace: Trace, gradients: Gradients) -> LstmState:
-        """Run the steps in reverse; see `Steps`."""
-        sizes, cell, clips = inputs.sizes, inputs.state.cell, inputs.clips
-        assert trace.activations is not None and trace.cells is not None
-        by_recurrent = _transposed(inputs.recurrent, gradients.gates.dtype, sizes)
-        by_projection = inputs.projection and _transposed(inputs.projection, gradients.gates.dtype, sizes)
-        d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in gradients.state)
-        d_cell_outputs = cell.new_empty(cell.size(0), max(sizes, default=0), cell.size(2))  # (R, active, H)
-        traced = (trace.outputs, trace.activations, trace.cells)
-        all_outputs, all_activations, all_cells = (each.split(sizes, dim=1) for each in traced)
-        steps = [each.split(sizes, dim=1) for each in (gradients.outputs, gradients.gates, gradients.raw)]
-        for step in reversed(range(len(sizes))):
-            active = sizes[step]
-            d_output, d_gates, d_raw = (each[step] for each in steps)
-            torch.add(d_output, d_hidden[:, :active], out=d_raw)
-            _stop_at_clip(d_raw, all_outputs[step], clips.projection)
-            out = d_cell_outputs[:, :active]  # (R, active, H)
-            d_cell_output = d_raw if by_projection is None else by_projection(d_raw, out=out)
-            before, after = _before(all_cells, cell, step, active), all_cells[step]  # (R, active, H) each
-            cell_backward(all_activations[step], before, after, d_cell_output, d_cell[:, :active], d_gates, clips.cell)
-            by_recurrent(d_gates, out=d_hidden[:, :active])
-        return LstmState(d_hidden, d_cell)
+    `trace` is written, and `inputs` do not change.
+    """
+    gates, sizes, recurrent, projection, (hidden, cell), clips = inputs
+    directions, widths = len(gates), (gates.size(2), cell.size(2), hidden.size(2))
+    if directions > 1 and gates.device.type == "cpu" and recurrent.weights[0].numel() >= APART:
+        each = [forward_steps(inputs.only(number), trace.only(number)) for number in range(directions)]
+        return LstmState(*map(torch.cat, zip(*each, strict=True)))
+    recurrent, projection = _prepared(recurrent, sizes), _prepared(projection, sizes)
+    before, active = cell.clone(memory_format=torch.contiguous_format), -1
+    last_cell = before
+    kept = None if trace.activations is None else trace.activations.split(sizes, dim=1)  # (R, active, 4H) each
+    cells = None if trace.cells is None else trace.cells.split(sizes, dim=1)  # (R, active, H) each
+    steps = zip(sizes, gates.split(sizes, dim=1), trace.outputs.split(sizes, dim=1), strict=True)
+    for step, (size, start, output) in enumerate(steps):
+        if size != active:  # some sentences have ended
+            active = size
+            hidden, before = hidden[:, :active], before[:, :active]
+            values, cell_output, raw = (cell.new_empty(directions, active, width) for width in widths)
+            quarters = values.chunk(4, dim=-1)  # (R, active, H) each
+        after = before
+        if kept is not None and cells is not None:
+            values, after = kept[step], cells[step]
+            quarters = values.chunk(4, dim=-1)
+        recurrent(hidden, start, values)
+        cell_forward(values, quarters, before, after, cell_output, clips.cell, keep=kept is not None)
+        h = cell_output if projection is None else projection(cell_output, out=raw)
+        if clips.projection is None:
+            output.copy_(h)
+        else:
+            torch.clamp(h, -clips.projection, clips.projection, out=output)
+        hidden, before = output, after
+    last_cell = last_cell if trace.cells is None else _after(trace.cells, cell, sizes)
+    return LstmState(_after(trace.outputs, inputs.state.hidden, sizes), last_cell)
 
 
-TORCH_STEPS = TorchSteps()
+def backward_steps(inputs: LstmInputs, trace: Trace, gradients: Gradients) -> LstmState:
+    """Run the steps in reverse (Gers et al. 2000), and return the gradients of the state before them.
+
+    The `gates` of `inputs` are not read. A clipped value passes no gradient.
+    """
+    sizes, cell, clips = inputs.sizes, inputs.state.cell, inputs.clips
+    assert trace.activations is not None and trace.cells is not None
+    by_recurrent = _transposed(inputs.recurrent, gradients.gates.dtype, sizes)
+    by_projection = inputs.projection and _transposed(inputs.projection, gradients.gates.dtype, sizes)
+    d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in gradients.state)
+    d_cell_outputs = cell.new_empty(cell.size(0), max(sizes, default=0), cell.size(2))  # (R, active, H)
+    traced = (trace.outputs, trace.activations, trace.cells)
+    all_outputs, all_activations, all_cells = (each.split(sizes, dim=1) for each in traced)
+    steps = [each.split(sizes, dim=1) for each in (gradients.outputs, gradients.gates, gradients.raw)]
+    for step in reversed(range(len(sizes))):
+        active = sizes[step]
+        d_output, d_gates, d_raw = (each[step] for each in steps)
+        torch.add(d_output, d_hidden[:, :active], out=d_raw)
+        _stop_at_clip(d_raw, all_outputs[step], clips.projection)
+        out = d_cell_outputs[:, :active]  # (R, active, H)
+        d_cell_output = d_raw if by_projection is None else by_projection(d_raw, out=out)
+        before, after = _before(all_cells, cell, step, active), all_cells[step]  # (R, active, H) each
+        cell_backward(all_activations[step], before, after, d_cell_output, d_cell[:, :active], d_gates, clips.cell)
+        by_recurrent(d_gates, out=d_hidden[:, :active])
+    return LstmState(d_hidden, d_cell)
 
 
 def cell_forward(
@@ -190,8 +175,14 @@ def cell_backward(
     torch.mul(d_c, f, out=d_cell)
 
 
-def packed(inputs: LstmInputs, steps: Steps = TORCH_STEPS) -> tuple[Tensor, LstmState]:
-    """Run the recurrence, by torch's operators unless other `steps` are given; see `Kernel`.
+Forward = Callable[[LstmInputs, Trace], LstmState]
+Backward = Callable[[LstmInputs, Trace, Gradients], LstmState]
+
+
+def packed(
+    inputs: LstmInputs, forward: Forward = forward_steps, backward: Backward = backward_steps
+) -> tuple[Tensor, LstmState]:
+    """Run the recurrence, by torch's operators unless other functions for all steps are given; see `Kernel`.
 
     State and outputs are float32, or float64. Tensors for the backward pass are kept only if there will be one.
     """
@@ -200,22 +191,28 @@ def packed(inputs: LstmInputs, steps: Steps = TORCH_STEPS) -> tuple[Tensor, Lstm
     state = LstmState(hidden.to(dtype), cell.to(dtype))  # (R, B, P), (R, B, H)
     # TensorFlow's `LSTMCell` applies `proj_clip` only if there is a projection.
     inputs = inputs._replace(state=state, clips=clips if projection is not None else LstmClips(clips.cell))
-    if torch.is_grad_enabled():
-        weights = (*recurrent.weights, *(() if projection is None else projection.weights))
-        tensors = (gates, *inputs.state, *weights)
-        if any(tensor.requires_grad for tensor in tensors):
-            outputs, *after = Recurrence.apply(inputs, steps, *tensors)
-            return outputs, LstmState(*after)
+    weights = (*recurrent.weights, *(() if projection is None else projection.weights))
+    tensors = (gates, *state, *weights)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        outputs, *after = Recurrence.apply(inputs, forward, backward, *tensors)
+        return outputs, LstmState(*after)
     outputs = inputs.state.hidden.new_empty(*gates.shape[:2], hidden.size(2))  # (R, N, P)
-    return outputs, steps.forward(inputs, Trace(outputs))
+    return outputs, forward(inputs, Trace(outputs))
 
 
 class Recurrence(torch.autograd.Function):
-    """`Steps` with gradients. With bfloat16 products everything else stays in the type of the state."""
+    """All steps with gradients. With bfloat16 products everything else stays in the type of the state."""
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: LstmInputs, steps: Steps, gates: Tensor, hidden: Tensor, cell: Tensor, *weights: Tensor
+        ctx: Any,
+        inputs: LstmInputs,
+        forward: Forward,
+        backward: Backward,
+        gates: Tensor,
+        hidden: Tensor,
+        cell: Tensor,
+        *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the outputs (R, N, P), and hidden (R, B, P) and cell (R, B, H) after each sentence.
 
@@ -228,9 +225,9 @@ class Recurrence(torch.autograd.Function):
             activations=cell.new_empty(gates.shape),
             cells=cell.new_empty(*places, cell.size(2)),
         )
-        after = steps.forward(inputs, trace)
+        after = forward(inputs, trace)
         ctx.save_for_backward(hidden, cell, *trace, *weights)
-        ctx.sizes, ctx.clips, ctx.steps = inputs.sizes, inputs.clips, steps
+        ctx.sizes, ctx.clips, ctx.backward_steps = inputs.sizes, inputs.clips, backward
         ctx.gates_type, ctx.product_type = gates.dtype, product_type(weights[0])
         return trace.outputs, *after
 
@@ -250,7 +247,7 @@ class Recurrence(torch.autograd.Function):
             gates=torch.empty_like(activations, dtype=dtype),
             raw=torch.empty_like(outputs, dtype=outputs.dtype if projection is None else dtype),
         )
-        d_state = ctx.steps.backward(inputs, Trace(outputs, activations, cells), gradients)
+        d_state = ctx.backward_steps(inputs, Trace(outputs, activations, cells), gradients)
         all_outputs = outputs.split(sizes, dim=1)
         before_each = [_before(all_outputs, hidden, step, active) for step, active in enumerate(sizes)]
         h_before = torch.cat([outputs[:, :0], *before_each], dim=1).to(dtype)  # (R, N, P)
@@ -259,7 +256,7 @@ class Recurrence(torch.autograd.Function):
             cell_outputs = _tanh(cells).mul_(activations[..., -cells.size(2) :]).to(dtype)  # (R, N, H)
             d_weights += [weight_gradient(*pair) for pair in zip(gradients.raw, cell_outputs, strict=True)]  # (P, H)
         d_weights = [gradient.to(weight.dtype) for gradient, weight in zip(d_weights, weights, strict=True)]
-        return None, None, gradients.gates.to(ctx.gates_type), *d_state, *d_weights
+        return None, None, None, gradients.gates.to(ctx.gates_type), *d_state, *d_weights
 
 
 def _prepared(product: Any, sizes: list[int]) -> Any:

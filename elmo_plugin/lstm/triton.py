@@ -28,7 +28,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from elmo_plugin.lstm.recurrence import Gradients, Steps, Trace, packed
+from elmo_plugin.lstm.recurrence import Gradients, Trace, packed
 from elmo_plugin.lstm.types import LstmInputs, LstmState, Product
 from elmo_plugin.tensors import product_type
 
@@ -50,32 +50,30 @@ def fused(inputs: LstmInputs) -> tuple[Tensor, LstmState]:
     if inputs.projection is None or torch.float64 in (gates.dtype, inputs.state.cell.dtype):
         return packed(inputs)
     with torch.cuda.device_of(gates):
-        return packed(inputs, FusedSteps())
+        return packed(inputs, fused_forward, fused_backward)
 
 
-class FusedSteps(Steps):
-    """`Steps` in one launch per pass. There must be a projection."""
+def fused_forward(inputs: LstmInputs, trace: Trace) -> LstmState:
+    """Run the steps in one launch; see `forward_steps` of `recurrence.py`. There must be a projection."""
+    hidden, cell = (part.clone(memory_format=torch.contiguous_format) for part in inputs.state)
+    dtype, keep = product_type(inputs.recurrent.weights[0]), trace.activations is not None
+    operand = hidden if dtype == hidden.dtype else hidden.to(dtype)  # h as the product reads it
+    cell_output = cell.new_empty(len(cell), max(inputs.sizes, default=0), cell.size(2), dtype=dtype)
+    kept = (trace.activations, trace.cells) if keep else (inputs.gates, cell)
+    tensors = [inputs.gates.contiguous(), hidden, operand, cell, cell_output, trace.outputs, *kept]
+    launch(forward_steps, inputs, tensors, dtype, deepest=cell.size(2), KEEP=keep)
+    return LstmState(hidden, cell)
 
-    def forward(self, inputs: LstmInputs, trace: Trace) -> LstmState:
-        """Run the steps forward; see `Steps`."""
-        hidden, cell = (part.clone(memory_format=torch.contiguous_format) for part in inputs.state)
-        dtype, keep = product_type(inputs.recurrent.weights[0]), trace.activations is not None
-        operand = hidden if dtype == hidden.dtype else hidden.to(dtype)  # h as the product reads it
-        cell_output = cell.new_empty(len(cell), max(inputs.sizes, default=0), cell.size(2), dtype=dtype)
-        kept = (trace.activations, trace.cells) if keep else (inputs.gates, cell)
-        tensors = [inputs.gates.contiguous(), hidden, operand, cell, cell_output, trace.outputs, *kept]
-        launch(forward_steps, inputs, tensors, dtype, deepest=cell.size(2), KEEP=keep)
-        return LstmState(hidden, cell)
 
-    def backward(self, inputs: LstmInputs, trace: Trace, gradients: Gradients) -> LstmState:
-        """Run the steps backward; see `Steps`."""
-        d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in gradients.state)
-        tensors = [
-            *(gradients.outputs.contiguous(), trace.outputs, d_hidden, d_cell, trace.activations, trace.cells),
-            *(inputs.state.cell.contiguous(), gradients.raw, gradients.gates),
-        ]
-        launch(backward_steps, inputs, tensors, gradients.gates.dtype, deepest=4 * d_cell.size(2))
-        return LstmState(d_hidden, d_cell)
+def fused_backward(inputs: LstmInputs, trace: Trace, gradients: Gradients) -> LstmState:
+    """Run the steps in reverse in one launch; see `backward_steps` of `recurrence.py`."""
+    d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in gradients.state)
+    tensors = [
+        *(gradients.outputs.contiguous(), trace.outputs, d_hidden, d_cell, trace.activations, trace.cells),
+        *(inputs.state.cell.contiguous(), gradients.raw, gradients.gates),
+    ]
+    launch(backward_steps, inputs, tensors, gradients.gates.dtype, deepest=4 * d_cell.size(2))
+    return LstmState(d_hidden, d_cell)
 
 
 def plan_of(
@@ -202,7 +200,7 @@ def forward_steps(
     PARTS: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ) -> None:
-    """Compute h and c of every step, as `Steps.forward` says.
+    """Compute h and c of every step, as `forward_steps` of `recurrence.py` says.
 
     *Shape:* gates (R, tokens, 4H) · hidden, operand (R, batch, P) · cell (R, batch, H) · recurrent (4H, P) and
     projection (P, H) of the first direction · cell_output (R, most, H) · parts (PARTS, R, most, P) · outputs (R,
@@ -388,7 +386,8 @@ def backward_steps(
     PARTS: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ) -> None:
-    """Compute the gradients of every step, the last one first, as `Steps.backward` says.
+    """Compute the gradients of every step, the last one first, as `backward_steps` of
+    `recurrence.py` says.
 
     *Shape:* d_outputs, outputs, d_raw (R, tokens, P) · d_hidden (R, batch, P) · d_cell, first_cell (R, batch, H) ·
     activations, d_gates (R, tokens, 4H) · cells (R, tokens, H) · parts (PARTS, R, most, P); the rest as in

@@ -3,23 +3,21 @@
 import sys
 from collections.abc import Callable
 from functools import cache, partial, wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 
-Arguments = ParamSpec("Arguments")
-Returned = TypeVar("Returned")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def outside_of_graphs(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+def outside_of_graphs(function: Function) -> Function:
     """Do what `torch.compiler.disable` does, once the compiler is imported. Before, nothing can be compiled."""
     outside = cache(partial(torch.compiler.disable, function))
 
     @wraps(function)
-    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+    def call(*args: Any, **kwargs: Any) -> Any:
         if "torch._dynamo" not in sys.modules:
             return function(*args, **kwargs)
-        outcome: Returned = outside()(*args, **kwargs)
-        return outcome
+        return outside()(*args, **kwargs)
 
-    return call
+    return cast(Function, call)
