@@ -5,7 +5,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from itertools import chain
+from functools import partial
+from itertools import chain, starmap
 from os import fspath
 from typing import Any, NamedTuple, Optional, Union
 
@@ -13,7 +14,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import DatasetReader, Field, Instance, Token, TokenIndexer, Tokenizer
 from allennlp.data.fields import LabelField, MetadataField, SequenceLabelField, TextField
 from allennlp.data.token_indexers import SingleIdTokenIndexer
-from more_itertools import peekable, spy
+from more_itertools import spy
 
 from elmo_plugin.common import at_least
 from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, TARGETS, convert_tags, first_invalid_tag
@@ -42,21 +43,16 @@ logger = logging.getLogger(__name__)
 
 
 class TableRow(NamedTuple):
-    """A row of a file: the name of the file, its first line, counted from 1, its cells, and what separates them."""
+    """A row of a file: the name of the file, what separates its cells, its first line from 1, and its cells."""
 
     file: str
+    delimiter: Optional[str]
     line: int
     cells: list[str]
-    delimiter: Optional[str]
 
     def find(self, key: str, column: Column) -> int:
         """Return the index of a column in the first row. See `find_column`."""
         return find_column(self.file, self.line, key, column, self.cells, self.delimiter)
-
-    def check_width(self, first: "TableRow") -> None:
-        """Raise `ConfigurationError` for a row with more or fewer columns than the first one."""
-        if len(self.cells) != len(first.cells):
-            raise self.error(f"{len(first.cells)} columns, as in line {first.line}")
 
     def error(self, expected: str, got: Optional[str] = None) -> ConfigurationError:
         """Return an error that names the file and the line, and by default shows the columns."""
@@ -122,7 +118,7 @@ class ExampleReader(DatasetReader, ABC):
             rows = plain_rows(lines, delimiter, self._max_splits)
         else:
             rows = quoted_rows(lines, name, delimiter, self._quote_char)
-        return (TableRow(name, line, cells, delimiter) for line, cells in rows)
+        return starmap(partial(TableRow, name, delimiter), rows)
 
     def _read(self, file_path: FilePath) -> Iterator[Instance]:
         logger.info("Reading %s from %s", self.expected, file_path)
@@ -298,15 +294,16 @@ class ColumnTagsReader(ExampleReader):
         """
         block: list[TableRow] = []
         size = 0
-        for row in chain(self._rows(file_path), [TableRow("", 0, [], None)]):
+        for row in chain(self._rows(file_path), [TableRow("", None, 0, [])]):
+            text = "".join(row.cells)
             # The line that begins a document has spaces between its columns, whatever the delimiter.
-            if not any(map(str.strip, row.cells)) or DOCUMENT in " ".join(row.cells[:2]).split()[:2]:
+            if not text.strip() or (DOCUMENT in text and DOCUMENT in " ".join(row.cells[:2]).split()[:2]):
                 if block:
                     yield block
                 block, size = [], 0
                 continue
             block.append(row)
-            size += sum(map(len, row.cells)) + len(row.cells)
+            size += len(text)
             if size > LONGEST_SENTENCE:
                 raise row.error("a blank line after each sentence", f"none in {size:,} characters")
 
@@ -343,7 +340,8 @@ class ColumnTagsReader(ExampleReader):
 
     def _tagged_tokens(self, row: TableRow, layout: TokenColumns) -> Iterator[TaggedToken]:
         """Yield the token of a row and its tag, or nothing for a row of CoNLL-U that is not a word."""
-        row.check_width(layout.first)
+        if len(row.cells) != len(layout.first.cells):
+            raise row.error(f"{len(layout.first.cells)} columns, as in line {layout.first.line}")
         if self._conllu:
             # CoNLL-U, "Words, Tokens and Empty Nodes": 1 is a word, 1-2 a multiword range, 8.1 an empty node.
             id = CONLLU_ID.fullmatch(row.cells[0])
@@ -501,19 +499,18 @@ class TextClassificationCsvReader(ExampleReader):
 
     def examples(self, file_path: FilePath) -> Iterator[LabelledText]:
         """Yield each text."""
-        rows = peekable(
+        rows = (
             row
             for row in self._rows(file_path)
             if any(map(str.strip, row.cells)) or (row.cells and self._label_column is None)
         )
-        if not rows:
+        first = next(rows, None)
+        if first is None:
             return
-        first = rows.peek()
         places, label = self._layout(first)
-        if self.has_header:
-            next(rows)
-        for row in rows:
-            row.check_width(first)
+        for row in rows if self.has_header else chain([first], rows):
+            if len(row.cells) != len(first.cells):
+                raise row.error(f"{len(first.cells)} columns, as in line {first.line}")
             text = " ".join(row.cells[place] for place in places)
             yield LabelledText(row.line, text, None if label is None else self._label(row, label))
 

@@ -155,9 +155,10 @@ def quoted_rows(lines: Iterable[str], name: str, delimiter: str, quote_char: str
 def plain_rows(lines: Iterable[str], delimiter: Optional[str], max_splits: Optional[int] = None) -> Rows:
     """Yield each line, split at most `max_splits` times. Without a delimiter, white space separates cells."""
     for number, line in enumerate(lines, 1):
-        text = line.rstrip("\r\n")
-        cells = split_tokens(text) if delimiter is None else text.split(delimiter, max_splits or -1)
-        yield number, cells if text.strip() else []
+        if delimiter is None:
+            yield number, split_tokens(line)
+        else:
+            yield number, line.rstrip("\r\n").split(delimiter, max_splits or -1) if line.strip() else []
 
 
 def find_column(
