@@ -107,14 +107,19 @@ class BidirectionalLanguageModel(Model):
         probability(dropout=dropout)
         words = words_of(vocab)
         self.bilm, checkpoint = build_trainable_bilm(words, bilm_keys(bilm), kernel, serialization_dir)
-        language = self.bilm.options.language or language_in(vocab)
-        self.bilm.options = replace(self.bilm.options, language=language)
-        if contextualizer is not None:
-            put_contextualizer(self.bilm, contextualizer)
-        if isinstance(self.bilm.lstm, ElmoLstm):  # its directions never meet
+        options = self.bilm.options
+        options = replace(options, language=options.language or language_in(vocab))
+        if contextualizer is not None:  # its config becomes part of the biLM's options
+            params = contextualizer._params
+            config = {"type": params} if isinstance(params, str) else params.as_dict(quiet=True)
+            self.bilm.lstm = build_contextualizer(config, options.lstm.projection_dim, is_trusted=True)
+            options = replace(options, contextualizer=config)
+        if isinstance(self.bilm.lstm, ElmoLstm):  # its directions never meet, and the block `lstm` describes it
             self.bilm.lstm.input_dropout.p = dropout
+            options = replace(options, contextualizer=None, lstm=self.bilm.lstm.options)
         else:
             check_causality(self.bilm.lstm)
+        self.bilm.options = options
         self.dropout = nn.Dropout(dropout)
         input_dim = self.bilm.lstm.get_output_dim() // 2  # P
         if softmax is None and checkpoint is not None and checkpoint.softmax is not None:
@@ -122,7 +127,15 @@ class BidirectionalLanguageModel(Model):
         else:
             self.softmax = (softmax or Lazy(FullSoftmax)).construct(vocab_size=len(words), input_dim=input_dim)
         if share_embedding_softmax:
-            share_table(self.bilm, self.softmax, is_new=checkpoint is None)
+            encoder = self.bilm.token_encoder
+            if not isinstance(encoder, WordEncoder):
+                raise ConfigurationError(
+                    "'share_embedding_softmax': expected a biLM that reads words, got one that reads characters"
+                )
+            self.softmax.tie(encoder.embedding)
+            if checkpoint is None:  # N(0, 1/P): with N(0, 1) the first predictions would be far too certain
+                with torch.no_grad():
+                    encoder.embedding.weight.mul_(input_dim**-0.5)
         self.word_order = WordOrder(vocab) if self.softmax.row_is_rank else None
         self.perplexity = BidirectionalPerplexity()
         self.throughput = Throughput()
@@ -156,7 +169,7 @@ class BidirectionalLanguageModel(Model):
         with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             both, present = self._read_windows(windows) if windows is not None else self._read_sentences(tokens or {})
             if self.training:
-                losses = [torch.as_tensor(self.softmax(self.dropout(vectors), rows)) for vectors, rows in both]
+                losses = [self.softmax(self.dropout(vectors), rows) for vectors, rows in both]
             else:
                 losses = [self.softmax.nll(vectors, rows) for vectors, rows in both]  # (N,) each
         forward_rows = both[0][1]  # (N,)
@@ -301,33 +314,6 @@ def build_trainable_bilm(
                 "its vocabulary file, which gives the order of its words, beside its weights"
             )
     return bilm, checkpoint
-
-
-def put_contextualizer(bilm: BiLM, contextualizer: Lazy[Seq2SeqEncoder]) -> None:
-    """Replace the LSTMs of a biLM by another contextualizer, whose config becomes part of the biLM's options.
-
-    Raises `ConfigurationError` for an encoder of other sizes: what is trained could not be used as a biLM.
-    """
-    params = contextualizer._params
-    config = {"type": params} if isinstance(params, str) else params.as_dict(quiet=True)
-    bilm.lstm = encoder = build_contextualizer(config, bilm.options.lstm.projection_dim, is_trusted=True)
-    if isinstance(encoder, ElmoLstm):  # the options describe it in their block `lstm`
-        bilm.options = replace(bilm.options, contextualizer=None, lstm=encoder.options)
-    else:
-        bilm.options = replace(bilm.options, contextualizer=config)
-
-
-def share_table(bilm: BiLM, softmax: LmSoftmax, is_new: bool) -> None:
-    """Predict words with the table of vectors that a word-input biLM reads."""
-    encoder = bilm.token_encoder
-    if not isinstance(encoder, WordEncoder):
-        raise ConfigurationError(
-            "'share_embedding_softmax': expected a biLM that reads words, got one that reads characters"
-        )
-    softmax.tie(encoder.embedding)
-    if is_new:  # N(0, 1/P): with N(0, 1) the first predictions would be far too certain
-        with torch.no_grad():
-            encoder.embedding.weight.mul_(softmax.input_dim**-0.5)
 
 
 def select(outputs: Tensor, targets: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:

@@ -182,8 +182,7 @@ class ShardsLoader(DataLoader, ABC):
         self.world_size = distributed.get_world_size() if is_distributed() else 1
         self.steps_per_batch = steps_per_batch * self.world_size
         if shuffle and self.rank == 0:
-            first = self.shards[0]
-            look_at(TextFile(first).lines(), str(first), TOKENIZED)
+            look_at(TextFile(self.shards[0]).lines(), str(self.shards[0]), TOKENIZED)
         self.rewind()
 
     def items(self, lines: list[str]) -> list[Any]:
@@ -201,11 +200,9 @@ class ShardsLoader(DataLoader, ABC):
     @cached_property
     def batches_per_pass(self) -> int:
         """The number of batches of each pass, which takes reading the whole text to count."""
-        n_steps = 0
-        with Tqdm.tqdm(desc="counting batches", unit=" sentences") as progress:
-            for block in chain.from_iterable(map(blocks_of, self.groups)):
-                n_steps += sum(map(self.steps_of, self.items(block)))
-                progress.update(len(block))
+        blocks = chain.from_iterable(map(blocks_of, self.groups))
+        progress = Tqdm.tqdm(blocks, desc="counting batches", unit=f" blocks of {BLOCK:,} sentences")
+        n_steps = sum(self.steps_of(item) for block in progress for item in self.items(block))
         return ceil(n_steps / self.steps_per_batch)
 
     def __len__(self) -> int:

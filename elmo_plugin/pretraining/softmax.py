@@ -352,13 +352,12 @@ class SampledCrossEntropy(torch.autograd.Function):
         on_cpu = drawn.device.type == "cpu"
         ctx.block = max(1, SCORES_IN_BLOCK // len(rows)) if on_cpu else len(targets)
         totals = []
-        for some, *where, highest in _blocks(ctx.block, drawn, *places, right):
+        for some, *where, of_target in _blocks(ctx.block, drawn, *places, right):
             scores = _without_targets(some, offset, *where)  # (block, K)
-            highest = scores.amax(dim=1).maximum(highest)  # (block,)
-            exponentials = scores.sub_(highest.unsqueeze(1)).exp_()
-            totals.append((exponentials.sum(dim=1), highest))
-        sums, highest = (torch.cat(each) for each in zip(*totals, strict=True))  # (N,) each
-        total = (sums + (right - highest).exp()).log() + highest  # (N,)
+            highest = scores.amax(dim=1).maximum(of_target)  # (block,)
+            others = scores.sub_(highest.unsqueeze(1)).exp_().sum(dim=1)
+            totals.append((others + (of_target - highest).exp()).log() + highest)
+        total = torch.cat(totals)  # (N,)
         ctx.save_for_backward(right, drawn, offset, *places, total)
         return total - right
 
