@@ -77,7 +77,7 @@ class Operators(TorchDispatchMode):
 def as_on_mps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a processor compute as Apple's GPUs do: without oneDNN, and with float64 elsewhere."""
     monkeypatch.setattr(products, "has_onednn", lambda dtype: False)
-    monkeypatch.setattr("elmo_plugin.pretraining.perplexity.in_float64", torch.Tensor.float)
+    monkeypatch.setattr("elmo_plugin.pretraining.metrics.in_float64", torch.Tensor.float)
     monkeypatch.setattr(softmaxes, "in_float64", torch.Tensor.float)
     sample = softmaxes.draw_log_uniform(33, 6, torch.Generator().manual_seed(0))  # likewise
     monkeypatch.setattr(softmaxes, "draw_log_uniform", lambda *_: sample)

@@ -2,8 +2,8 @@
 
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.loaders import SentenceBatches, TextShardsReader, UnrolledStreams
+from elmo_plugin.pretraining.metrics import BidirectionalPerplexity
 from elmo_plugin.pretraining.muon import Muon
-from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity
 from elmo_plugin.pretraining.predictor import (
     BiLMPredictor,
     evaluate_language_model,

@@ -34,10 +34,9 @@ from elmo_plugin.common import probability
 from elmo_plugin.compat import replaces
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
-from elmo_plugin.pretraining.perplexity import BidirectionalPerplexity, Throughput
+from elmo_plugin.pretraining.metrics import BidirectionalPerplexity, Throughput, WordOrder
 from elmo_plugin.pretraining.softmax import FullSoftmax, LmSoftmax, saved_softmax
 from elmo_plugin.pretraining.vocabulary import BEGIN_ID, END_ID, UNKNOWN_ID, language_in, words_of
-from elmo_plugin.pretraining.word_order import WordOrder
 from elmo_plugin.tensors import outside_of_graphs
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4

@@ -20,7 +20,7 @@ from elmo_plugin.bilm import language_of
 from elmo_plugin.checkpoints import load_checkpoint
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.loaders import SentenceBatches, TextShardsReader
-from elmo_plugin.pretraining.perplexity import perplexity_of
+from elmo_plugin.pretraining.metrics import perplexity_of
 from elmo_plugin.pretraining.vocabulary import UNKNOWN_ID, WordIds, vocabulary_of
 from elmo_plugin.text import LineReader, as_tokens, instance_words, length_batches, read_question, split_tokens
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from elmo_plugin.pretraining import word_order
+from elmo_plugin.pretraining import metrics
 from elmo_plugin.pretraining.vocabulary import MARKS, WordIds
 from tests.language_model_oracles import language_model
 
@@ -40,7 +40,7 @@ def test_training_warns_once_if_the_rows_are_no_ranks(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(word_order, "WORDS", 2000)
+    monkeypatch.setattr(metrics, "WORDS", 2000)
     model = language_model([*MARKS, *words], softmax=softmax).train()
     text = random.Random(1).choices(WORDS, [1 / rank for rank in range(1, 401)], k=2500)
     with caplog.at_level(logging.WARNING), torch.no_grad():
@@ -92,6 +92,4 @@ def test_the_share_lost_is_a_ratio_of_log_likelihoods_by_hand() -> None:
     by_count = 9 * nats[3] + 5 * nats[4]
     at_random = 14 * nats[3:].mean()
     counts = torch.tensor([0, 0, 0, 5, 0, 9])
-    assert word_order.share_lost(counts) == pytest.approx(
-        float((by_rows - by_count) / (at_random - by_count)), rel=1e-5
-    )
+    assert metrics.share_lost(counts) == pytest.approx(float((by_rows - by_count) / (at_random - by_count)), rel=1e-5)
