@@ -3,7 +3,7 @@
 import logging
 import math
 from time import perf_counter
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from allennlp.data import Vocabulary
@@ -129,26 +129,26 @@ class WordOrder:
 
     def __init__(self, vocab: Vocabulary) -> None:
         self._vocab = vocab
-        self._counts = torch.zeros(vocab.get_vocab_size() - 1, dtype=torch.long)  # (V,)
-        self._is_judged = False
+        self._counts: Optional[Tensor] = torch.zeros(
+            vocab.get_vocab_size() - 1, dtype=torch.long
+        )  # (V,), until the judgement
 
     def add(self, rows: Tensor, softmax: str) -> None:
         """Count the rows (N,) of a batch, and judge if there are enough. Only the first judgement is logged."""
-        if self._is_judged:
-            return
-        rows = rows.cpu()
-        self._counts += rows[rows >= len(MARKS)].bincount(minlength=len(self._counts))
-        if self._counts.sum() >= WORDS:
-            self.judge(softmax)
+        if self._counts is not None:
+            rows = rows.cpu()
+            self._counts += rows[rows >= len(MARKS)].bincount(minlength=len(self._counts))
+            if self._counts.sum() >= WORDS:
+                self.judge(softmax)
 
     def judge(self, softmax: str) -> None:
         """Log a warning that names the softmax if the rows of the words so far do not fit, or nothing."""
-        n_words = int(self._counts.sum())
-        if self._is_judged or n_words < FEW_WORDS:
+        counts = self._counts
+        if counts is None or counts.sum() < FEW_WORDS:
             return
-        self._is_judged = True
-        if share_lost(self._counts) > (LOST if n_words >= WORDS else LOST_OF_FEW):
-            row = int(self._counts.argmax())
+        self._counts = None
+        if share_lost(counts) > (LOST if counts.sum() >= WORDS else LOST_OF_FEW):
+            row = int(counts.argmax())
             logger.warning(MESSAGE, row + 1, self._vocab.get_token_from_index(row + 1), softmax, ", ".join(MARKS))
 
 

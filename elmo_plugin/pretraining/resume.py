@@ -335,13 +335,13 @@ class ExactResume(TrainerCallback):
     def _before_first_batch(self, own: Optional[dict[str, Any]]) -> None:
         """Handle signals from here on, because an exception inside a batch could crash PyTorch. Then restore."""
         self._until_end.close()
-        model, checkpointer = self.trainer.model, self.trainer._checkpointer
+        checkpointer = self.trainer._checkpointer
         self._until_end.enter_context(on_stop_signal(lambda number: setattr(checkpointer, "stop_signal", number)))
         if own is None:
             return
         # Not earlier, because skipped batches and other callbacks may draw random numbers.
         if self._is_language_model:
-            model.restore_training_state(own["model"])
+            self.trainer.model.restore_training_state(own["model"])
         if self._has_position:  # other loaders have drawn from these for this epoch
             random.setstate(own["python"])
             np.random.set_state(("MT19937", *own["numpy"]))
