@@ -295,8 +295,7 @@ def build_trainable_bilm(
         bilm = resolve_bilm(keys, kernel, serialization_dir)
     else:
         checkpoint = find_checkpoint(keys, serialization_dir)
-        source = os.fspath(keys.get("pretrained") or keys["weight_file"])
-        bilm = build_bilm(in_order_of(words, checkpoint), kernel, source)
+        bilm = build_bilm(in_order_of(words, checkpoint), kernel, keys.get("pretrained") or keys["weight_file"])
     encoder = bilm.token_encoder
     if isinstance(encoder, ManyLangsEncoder):
         raise ConfigurationError("'bilm': expected a biLM that reads bytes or words, got one of ELMoForManyLangs")

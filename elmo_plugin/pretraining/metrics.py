@@ -129,9 +129,7 @@ class WordOrder:
 
     def __init__(self, vocab: Vocabulary) -> None:
         self._vocab = vocab
-        self._counts: Optional[Tensor] = torch.zeros(
-            vocab.get_vocab_size() - 1, dtype=torch.long
-        )  # (V,), until the judgement
+        self._counts: Optional[Tensor] = torch.zeros(vocab.get_vocab_size() - 1, dtype=torch.long)  # (V,)
 
     def add(self, rows: Tensor, softmax: str) -> None:
         """Count the rows (N,) of a batch, and judge if there are enough. Only the first judgement is logged."""

@@ -133,15 +133,14 @@ def nearest_orthogonal(matrix: Tensor) -> Tensor:
     matrices (M, M) are iterated, and X is multiplied at the end, by the product of all P. In float32, rounding errors
     stay below 0.1 % of the result.
     """
-    a, b, c = COEFFICIENTS
-    is_tall = matrix.size(0) > matrix.size(1)
-    wide = matrix.T if is_tall else matrix
-    wide = wide / wide.norm().clamp(min=1e-7)
+    if matrix.size(0) > matrix.size(1):
+        return nearest_orthogonal(matrix.T).T
+    wide = matrix / matrix.norm().clamp(min=1e-7)
     gram = wide @ wide.T  # (M, M)
+    a, b, c = COEFFICIENTS
     product = identity = torch.eye(len(gram), device=gram.device)
     for _ in range(STEPS):
         factor = torch.addmm(gram, gram, gram, beta=b, alpha=c) + a * identity
         product = factor @ product
         gram = factor @ gram @ factor
-    result = product @ wide
-    return result.T if is_tall else result
+    return product @ wide

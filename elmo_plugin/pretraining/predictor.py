@@ -111,12 +111,10 @@ def sentence_log_probabilities(model: BidirectionalLanguageModel, sentences: Seq
     """
     predictor = BiLMPredictor(model, TextShardsReader())
     scores = np.zeros((len(sentences), 2))  # (N, 2)
-    with Tqdm.tqdm(total=len(sentences), desc="scoring", unit=" sentences") as progress:
-        for batch in length_batches([len(sentence) for sentence in sentences]):
-            answers = predictor.predict_batch_json([{"tokens": list(sentences[index])} for index in batch])
-            for index, answer in zip(batch, answers, strict=True):
-                scores[index] = sum(answer["forward_log_probs"]), sum(answer["backward_log_probs"])
-            progress.update(len(batch))
+    for batch in Tqdm.tqdm(length_batches(list(map(len, sentences))), desc="scoring", unit=" batches"):
+        answers = predictor.predict_batch_json([{"tokens": list(sentences[index])} for index in batch])
+        for index, answer in zip(batch, answers, strict=True):
+            scores[index] = sum(answer["forward_log_probs"]), sum(answer["backward_log_probs"])
     return scores
 
 
