@@ -71,28 +71,27 @@ class SentenceCache(FromParams):
             fitted = encoder.fit(ids)
             present = encoder.mask(fitted)  # (B, T)
             check_padding(present, IDS)
-            lengths = present.sum(dim=1)  # (B,)
-            keys = sentence_keys(fitted, lengths.tolist())
-            lengths = lengths + BOUNDARIES
+            rows = fitted.to("cpu", torch.int32).numpy()  # (B, T, C) or (B, T)
+            tokens = present.sum(dim=1).tolist()
+            keys = [blake2b(row[:T].tobytes(), digest_size=16).digest() for row, T in zip(rows, tokens, strict=True)]
+            lengths = [T + BOUNDARIES for T in tokens]
             values = self.store.read(keys)
             missing = {key: row for row, key in enumerate(keys) if key not in values}
             if missing:
                 some = ids[list(missing.values())]
                 computed, _, _ = bilm(some, initial_state.before(bilm, len(some), bilm.weight))
                 numbers = computed.to(self._dtype).cpu().numpy()  # (L, missing, T + 2, D)
-                new = {
-                    key: numbers[:, i, : int(lengths[row])].tobytes() for i, (key, row) in enumerate(missing.items())
-                }
+                new = {key: numbers[:, i, : lengths[row]].tobytes() for i, (key, row) in enumerate(missing.items())}
                 self.store.write(new)
                 values.update(new)
         padded = ids.size(1) + BOUNDARIES
         whole = torch.zeros(sizes.num_layers, len(keys), padded, sizes.layer_dim, dtype=self._dtype)
         array = whole.numpy()
-        for row, (key, length) in enumerate(zip(keys, lengths.tolist(), strict=True)):
+        for row, (key, length) in enumerate(zip(keys, lengths, strict=True)):
             stored = np.frombuffer(values[key], array.dtype)
             array[:, row, :length] = stored.reshape(sizes.num_layers, length, sizes.layer_dim)
-        mask = torch.arange(padded, device=device) < lengths.to(device).unsqueeze(1)  # (B, T + 2)
-        return whole.to(device).float(), mask
+        mask = torch.arange(padded) < torch.tensor(lengths).unsqueeze(1)  # (B, T + 2)
+        return whole.to(device).float(), mask.to(device)
 
     def _check_bilm(self, bilm: BiLM, initial_state: InitialState) -> None:
         """Check that this biLM made the cache."""
@@ -101,12 +100,6 @@ class SentenceCache(FromParams):
         self.store.write({IDENTITY: text})
         made_with = self.store.read([IDENTITY]).get(IDENTITY, text)  # nothing, if the folder cannot be written
         check_made_with(str(self.store.path), made_with, expected, "name another folder, or delete this one")
-
-
-def sentence_keys(ids: Tensor, lengths: Sequence[int]) -> list[bytes]:
-    """Return a 16-byte digest of each sentence's ids without padding; ids are (B, T, C) or (B, T)."""
-    rows = ids.to("cpu", torch.int32).numpy()
-    return [blake2b(row[:length].tobytes(), digest_size=16).digest() for row, length in zip(rows, lengths, strict=True)]
 
 
 class SentenceStore:

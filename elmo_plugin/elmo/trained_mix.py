@@ -6,8 +6,8 @@ from allennlp.modules.elmo import Elmo as AllenNlpElmo
 from allennlp.modules.elmo import _ElmoBiLm
 from torch import nn
 
-from elmo_plugin.bilm import BiLM, BiLMOptions
-from elmo_plugin.checkpoints import ALLENNLP_BILM, Checkpoint, SavedMix, build_bilm
+from elmo_plugin.bilm import BiLMOptions
+from elmo_plugin.checkpoints import ALLENNLP_BILM, Checkpoint, SavedMix, allennlp_checkpoint, build_bilm
 from elmo_plugin.elmo.elmo import Elmo
 from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder
 from elmo_plugin.elmo.mixes import ConcatenateMix, LayerMix, ScalarMix
@@ -27,13 +27,17 @@ def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
                 mix = enhanced.input_mix or enhanced.output_mix or mix
             return module, mix
         if isinstance(module, AllenNlpElmo) and isinstance(getattr(module, ALLENNLP_BILM), _ElmoBiLm):
-            elmo = _copy(module, type(model).__name__)
-            return elmo, elmo.mixes[0]
+            mix, name = module._scalar_mixes[0], type(model).__name__
+            options = BiLMOptions.from_dict(getattr(module, ALLENNLP_BILM)._token_embedder._options)
+            checkpoint = allennlp_checkpoint(module.state_dict(), f"{ALLENNLP_BILM}.", options, name)
+            weights = [weight.item() for weight in mix.scalar_parameters]
+            elmo = elmo_of(checkpoint, SavedMix(weights, mix.gamma.item(), mix.do_layer_norm), name)
+            return elmo.to(next(module.parameters()).device).eval(), elmo.mixes[0]
     raise ConfigurationError(f"the archive's model: expected one with ELMo, got a {type(model).__name__}")
 
 
 def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
-    """Return an `Elmo` without dropout, with the weights and the mix of AllenNLP's own `Elmo`."""
+    """Return a frozen `Elmo` without dropout, with the weights and the mix of AllenNLP's own `Elmo`."""
     bilm = build_bilm(checkpoint, source=source).requires_grad_(False)
     sizes = bilm.options
     mix = ScalarMix(
@@ -42,13 +46,3 @@ def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
     with torch.no_grad():
         mix.gamma.fill_(saved.gamma)
     return Elmo.from_parts(bilm, [mix], dropout=0.0)
-
-
-def _copy(theirs: AllenNlpElmo, name: str) -> Elmo:
-    """Return a frozen `Elmo` without dropout that computes what AllenNLP's computes. Its source is `name`."""
-    bilm = BiLM(BiLMOptions.from_dict(getattr(theirs, ALLENNLP_BILM)._token_embedder._options), source=name)
-    sizes = bilm.options.num_layers, bilm.options.layer_dim
-    mixes = [ScalarMix(*sizes, do_layer_norm=mix.do_layer_norm) for mix in theirs._scalar_mixes]
-    elmo = Elmo.from_parts(bilm, mixes, dropout=0.0)
-    elmo.load_state_dict(theirs.state_dict())
-    return elmo.requires_grad_(False).to(next(theirs.parameters()).device).eval()

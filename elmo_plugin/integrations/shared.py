@@ -31,8 +31,9 @@ def versions_of_files(bilm: str) -> list[tuple[str, int, int]]:
     """
     path = Path(bilm)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    statuses = [(str(file.relative_to(path)), file.stat()) for file in files if file.is_file()]
-    return [(name, status.st_size, status.st_mtime_ns) for name, status in statuses]
+    return [
+        (str(file.relative_to(path)), file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()
+    ]
 
 
 def side_by_side(embedder: Embedder) -> Embedder:
