@@ -155,7 +155,7 @@ def search_texts(
     words = {query.word for query in queries}
     for text, corpus in corpora.items():
         for window in _windows(corpus, how.sentences):
-            lines = [(line, tokens) for line, tokens in window if tokens and (words & {*tokens} or not how.same_word)]
+            lines = [(line, tokens) for line, tokens in window if tokens and (not how.same_word or words & {*tokens})]
             for index, array in embedder.by_length([tokens for _, tokens in lines]):
                 for neighborhood in neighborhoods:
                     neighborhood.visit(text, *lines[index], array)

@@ -479,10 +479,9 @@ class ElmoClassifier(Model):
         output: dict[str, Any] = {"logits": logits, "probs": logits.softmax(dim=-1)}
         if label is not None:
             known = self.labels.known(label, self.training)
-            gold = label.where(known, -1)
-            losses = nn.functional.cross_entropy(logits, gold, ignore_index=-1, reduction="none")  # (B,)
+            losses = nn.functional.cross_entropy(logits[known], label[known], reduction="none")  # of the known labels
             output["loss"] = losses.sum() / known.sum().clamp(min=1)
-            self.accuracy(logits, gold)
+            self.accuracy(logits, label.where(known, -1))
             # Unseen labels form an extra class that is never predicted. Its F1 is not part of the mean.
             scores = nn.functional.pad(logits, (0, 1), value=-torch.inf)  # (B, labels + 1)
             self.f1(scores, label.where(known, self.labels.size))
