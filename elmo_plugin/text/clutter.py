@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from elmo_plugin.text.line_forms import FIRST_LETTER, PAGE_BREAK, is_open, starts_lower
+from elmo_plugin.text.line_forms import BLANK, FIRST_LETTER, NOTHING, PAGE, PAGE_BREAK, is_open, starts_lower
 
 PAGE_NUMBER = re.compile(r"[\[({<|–—-]? ?(?:page|seite|página|s\.|p\.|pg\.)? ?\d{1,3} ?[\])}>|–—-]?$", re.IGNORECASE)
 FRAME = re.compile(
@@ -26,8 +26,6 @@ FEWEST_HEADS = 3
 """How often a line interrupts a sentence or stands beside a page number before it is a running head."""
 LINES_OF_A_PAGE = 10
 """The least distance between two heads that have no page number."""
-NOTHING, BLANK, PAGE = range(3)
-"""What comes before a line: another one, a blank line, or the end of a page."""
 PAGE_NUMBERS, HEADS, FRAMES = "page numbers", "running heads", "lines of Project Gutenberg's header and licence"
 
 

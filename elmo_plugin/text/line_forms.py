@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise
 from typing import Optional
 
 import numpy as np
@@ -24,6 +25,8 @@ LIST_ITEM = re.compile(rf"[{BULLETS}] |\(?\d{{1,3}}[.)] |[a-z]\) |[-–—]")
 GOES_ON = ",.;:)]?!"
 """A line that begins with one of these marks continues the sentence of the line before."""
 PAGE_BREAK = "\f"
+NOTHING, BLANK, PAGE = range(3)
+"""What comes before a line: another one, a blank line, or the end of a page."""
 WIDEST = 2000
 """Longer lines are counted as lines of this many characters."""
 
@@ -154,28 +157,27 @@ def join_lines(lines: Iterable[str], form: str, layout: LineForm, hyphens: Hyphe
     hyphens : `Hyphens`
         Joins the words that a line end divides.
     """
-    former, former_indent, n_blank, is_page = "", 0, 0, False
+    end = ("", 0, NOTHING)
+    for (former, former_indent, _), (text, indent, gap) in pairwise(chain(_texts(lines), [end])):
+        # What surrounds a page number says nothing about paragraphs.
+        if not text or _ends_paragraph(former, text, form, layout, indent > former_indent, gap == BLANK):
+            yield f"{former}\n"
+        else:
+            yield "".join(hyphens.join(former, text))
+
+
+def _texts(lines: Iterable[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield the text of each line that is not blank, the characters that indent it, and what comes before it."""
+    gap = NOTHING
     for line in lines:
         text = line.strip()
-        is_page |= PAGE_BREAK in line
-        if not text:
-            n_blank += 1
-            continue
-        if is_page:  # what surrounds a page number says nothing about paragraphs
-            n_blank = 0
-        indent = len(line) - len(line.lstrip())
-        if former:
-            if _ends_paragraph(former, text, form, layout, indent > former_indent, n_blank):
-                yield f"{former}\n"
-            else:
-                former, joint = hyphens.join(former, text)
-                yield former + joint
-        former, former_indent, n_blank, is_page = text, indent, 0, False
-    if former:
-        yield f"{former}\n"
+        gap = max(gap, PAGE if PAGE_BREAK in line else NOTHING if text else BLANK)
+        if text:
+            yield text, len(line) - len(line.lstrip()), gap
+            gap = NOTHING
 
 
-def _ends_paragraph(former: str, text: str, form: str, layout: LineForm, is_indented: bool, n_blank: int) -> bool:
+def _ends_paragraph(former: str, text: str, form: str, layout: LineForm, is_indented: bool, has_gap: bool) -> bool:
     """Return whether a paragraph ends between two lines of text."""
     if form == CELLS:
         return True
@@ -186,7 +188,7 @@ def _ends_paragraph(former: str, text: str, form: str, layout: LineForm, is_inde
         return True
     if _is_heading(former) != _is_heading(text):
         return True
-    if n_blank:
+    if has_gap:
         return not (goes_on and layout.is_spaced)
     if not goes_on:
         return is_indented or bool(LIST_ITEM.match(text))

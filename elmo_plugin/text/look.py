@@ -244,10 +244,9 @@ def _table(lines: Sequence[str]) -> Optional[Look]:
         has_names = has_names and not any({*rows[0]} & {*row} for row in rows[1:])
         widths = {*map(len, rows)}
         is_even = len(widths) == 1 and len(rows) > (1 if quote_char or has_names else 2)
-        if not (is_even or (has_names and min(widths) == len(rows[0]))) or min(widths) < 2:
-            continue
+        fits = (is_even or (has_names and min(widths) == len(rows[0]))) and min(widths) > 1
         # In a text, a comma stands before a space or inside of a number.
-        if quote_char or delimiter == "\t" or all(any(map(_is_edge, row, row[1:])) for row in rows):
+        if fits and (quote_char or delimiter == "\t" or all(any(map(_is_edge, row, row[1:])) for row in rows)):
             sizes = [sum(map(len, column)) for column in zip(*rows[has_names:], strict=False)]
             longest = sizes.index(max(sizes))
             column = rows[0][longest] if has_names else str(longest + 1)

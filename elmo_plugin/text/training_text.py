@@ -276,13 +276,10 @@ def prepare_text(
     if language is not None:
         SentenceSplitter(language)  # raises before all of the text is read
     with ExitStack() as stack:
-        if inputs == ["-"]:
-            files = [stack.enter_context(standard_input())]
-        else:
-            files = [ShownFile(path) for path in find_shards(*inputs)]
-        texts: Sequence[TextFile] = files
-        if text_column is not None:
-            texts, lines = [TextColumn(file, text_column) for file in files], lines or CELLS
+        is_piped = inputs == ["-"]
+        files = [stack.enter_context(standard_input())] if is_piped else list(map(ShownFile, find_shards(*inputs)))
+        texts: Sequence[TextFile] = [TextColumn(file, text_column) for file in files] if text_column else files
+        lines = lines or (CELLS if text_column else None)
         with shown_bytes(files, "looking at the text"):
             text = RawText(texts, lines, clean)
         language = choose_language(language, text)
@@ -393,10 +390,9 @@ def choose_language(given: Optional[str], text: RawText) -> str:
 def forms(text: RawText) -> str:
     """Return how many files have which form of lines, with the names of a few files of the less frequent forms."""
     groups = map_reduce(text.files, lambda file: file.form, lambda file: file.file.name)
-    said: list[str] = []
-    for form, names in sorted(groups.items(), key=lambda group: -len(group[1])):
-        said.append(f"{len(names):,} {MEANINGS[form]}" + f" ({some_of(names)})" * bool(said))
-    return ", ".join(said) + "; --lines names another form"
+    (most, names), *others = sorted(groups.items(), key=lambda group: -len(group[1]))
+    said = [f"{len(few):,} {MEANINGS[form]} ({some_of(few)})" for form, few in others]
+    return ", ".join([f"{len(names):,} {MEANINGS[most]}", *said]) + "; --lines names another form"
 
 
 def write(
