@@ -58,7 +58,7 @@ def plain_location(location: Location) -> str:
     """
     name = fspath(location)
     if (folder := bundled_folder(name)) is not None:
-        return str(folder)
+        return str(next(folder.glob("*.safetensors")))
     if "://" in name.removeprefix("file://"):
         return name.rstrip("/") if name.startswith(HUB) else name
     path = expanduser(name.removeprefix("file://")).rstrip("/") or name

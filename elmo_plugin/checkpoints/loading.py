@@ -149,21 +149,21 @@ def resolve_bilm(
         if "seed" in keys:
             reject_override(serialization_dir, "seed", seed)
         return BiLM.random(_options(keys), seed, kernel)
-    checkpoint = _archived(keys, serialization_dir)  # in which `<S>` and `</S>` keep the ids that they had in training
-    if checkpoint is None:
-        checkpoint = find_checkpoint(keys, None)
-        if vocab is not None:
-            checkpoint = with_task_vocabulary(checkpoint, vocab)
-    return build_bilm(checkpoint, kernel, _source(keys))
+    return build_bilm(find_checkpoint(keys, serialization_dir, vocab), kernel, _source(keys))
 
 
-def find_checkpoint(keys: dict[str, Any], serialization_dir: Optional[str]) -> Checkpoint:
+def find_checkpoint(
+    keys: dict[str, Any], serialization_dir: Optional[str], vocab: Optional[Vocabulary] = None
+) -> Checkpoint:
     """Read the biLM that `keys` name, from the archive in `serialization_dir` if it holds one.
 
     See `resolve_bilm` for the arguments.
     """
     archived = _archived(keys, serialization_dir)
-    return load_checkpoint(_source(keys), keys.get("options_file")) if archived is None else archived
+    if archived is not None:
+        return archived  # in which `<S>` and `</S>` keep the ids that they had in training
+    checkpoint = load_checkpoint(_source(keys), keys.get("options_file"))
+    return checkpoint if vocab is None else with_task_vocabulary(checkpoint, vocab)
 
 
 def bilm_sizes(bilm: BilmBlock, serialization_dir: Optional[str]) -> BiLMOptions:
@@ -270,7 +270,7 @@ def _load_archive(original: Function, archive_file: Location, *args: Any, **opti
     """
     name = plain_location(archive_file)
     if urlsplit(name).path.endswith(OF_WEIGHTS):
-        raise ConfigurationError(f"'{name}': expected a trained model, NAME.tar.gz, got a file that is called weights")
+        raise ConfigurationError(f"'{archive_file}': expected a trained model, NAME.tar.gz, got what is called weights")
     if Path(name).is_dir() and not isinstance(_format_of(name, name), AllenNlpArchive | None):
         raise ConfigurationError(f"'{archive_file}': expected a trained model, got a folder with a biLM alone")
     return original(archive_file, *args, **options)

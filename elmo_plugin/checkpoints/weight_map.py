@@ -18,14 +18,19 @@ from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE
 from elmo_plugin.common import without_memory
 
+Shape = tuple[int, ...]
 Tensors = tuple[Tensor, ...]
 
 
 class Transform(NamedTuple):
-    """A pair of inverse functions: `read` turns the file's tensors into those of `BiLM`, `write` turns them back."""
+    """A pair of inverse functions: `read` turns the file's tensors into those of `BiLM`, `write` turns them back.
+
+    `shapes` returns the shapes of what `write` returns. Tensors without memory would import PyTorch's compiler.
+    """
 
     read: Callable[..., Tensors]
     write: Callable[..., Tensors]
+    shapes: Callable[..., tuple[Shape, ...]]
 
 
 def _swap_gates(values: Tensor) -> Tensor:
@@ -36,9 +41,7 @@ def _swap_gates(values: Tensor) -> Tensor:
 
 def _forget_bias(bias: Tensor) -> Tensor:
     """Return 1 for the forget gate and 0 elsewhere: TensorFlow adds this at run time, so its files lack it."""
-    ones = torch.zeros_like(bias)
-    ones.chunk(4)[1].fill_(1.0)
-    return ones
+    return bias.new_tensor([0.0, 1.0, 0.0, 0.0]).repeat_interleave(len(bias) // 4)
 
 
 def _read_highway(transform: Tensor, carry: Tensor) -> Tensors:
@@ -51,22 +54,32 @@ def _write_highway(values: Tensor) -> Tensors:
     return transform.t(), -gate.t()
 
 
-SAME = Transform(lambda *values: values, lambda *values: values)
-TRANSPOSED = Transform(lambda matrix: (matrix.t(),), lambda matrix: (matrix.t(),))
+SAME = Transform(lambda *values: values, lambda *values: values, lambda *shapes: shapes)
+TRANSPOSED = Transform(lambda matrix: (matrix.t(),), lambda matrix: (matrix.t(),), lambda shape: (shape[::-1],))
 # Row 0 of `BiLM` belongs to the masked id, for which files have no row.
-MASKED_ROW = Transform(lambda rows: (torch.cat([torch.zeros_like(rows[:1]), rows]),), lambda rows: (rows[1:],))
+MASKED_ROW = Transform(
+    lambda rows: (torch.cat([torch.zeros_like(rows[:1]), rows]),),
+    lambda rows: (rows[1:],),
+    lambda shape: ((shape[0] - 1, *shape[1:]),),
+)
 # (1, width, in, out) ↔ (out, in, width)
 CONVOLUTION = Transform(
-    lambda values: (values[0].permute(2, 1, 0),), lambda values: (values.permute(2, 1, 0).unsqueeze(0),)
+    lambda values: (values[0].permute(2, 1, 0),),
+    lambda values: (values.permute(2, 1, 0).unsqueeze(0),),
+    lambda shape: ((1, *shape[::-1]),),
 )
-HIGHWAY = Transform(_read_highway, _write_highway)
+# Two of (n, n) or (n,) ↔ (2n, n) or (2n,)
+HIGHWAY = Transform(_read_highway, _write_highway, lambda shape: ((shape[0] // 2, *shape[1:]),) * 2)
 # (2P, 4H) ↔ two of (4H, P)
 GATES = Transform(
     lambda packed: _swap_gates(packed.t()).chunk(2, dim=1),
     lambda input, recurrent: (_swap_gates(torch.cat([input, recurrent], dim=1)).t(),),
+    lambda input, recurrent: ((input[1] + recurrent[1], input[0]),),
 )
 GATE_BIAS = Transform(
-    lambda bias: (_swap_gates(bias) + _forget_bias(bias),), lambda bias: (_swap_gates(bias - _forget_bias(bias)),)
+    lambda bias: (_swap_gates(bias) + _forget_bias(bias),),
+    lambda bias: (_swap_gates(bias - _forget_bias(bias)),),
+    lambda shape: (shape,),
 )
 
 
@@ -142,31 +155,15 @@ OWN: tuple[Row, ...] = ()
 WARM_STATE = re.compile(r"warm_(hidden|cell)$|^warm_state/")
 """The tensors of a warm state, in any format."""
 
-OPTIONS = {
-    r"high": "'n_highway'",
-    r"cnn_\d|conv": "'filters'",
-    r"Cell\d|_layers?[._]\d": "'n_layers'",
-    r"char_emb": "'char_cnn' or 'char_dim'",
-    r"embedding|word_emb": "'n_tokens_vocab' or 'word_dim'",
+UNREAD = {
+    r"W_P_0$|proj": "check 'projection_dim': there is no projection between equal sizes",
+    r"high": "check 'n_highway'",
+    r"cnn_\d|conv": "check 'filters'",
+    r"Cell\d|_layers?[._]\d": "check 'n_layers'",
+    r"char_emb": "check 'char_cnn' or 'char_dim'",
+    r"embedding|word_emb": "check 'n_tokens_vocab' or 'word_dim'",
 }
-"""What a tensor's name shows about the option that decides whether it is read."""
-
-
-def unread_error(tensor: str, name: str) -> ConfigurationError:
-    """Return the error for a tensor of the file `name` that the sizes do not describe."""
-    option = next((option for pattern, option in OPTIONS.items() if re.search(pattern, tensor)), None)
-    check = "no option describes it" if option is None else f"check {option}"
-    if re.search(r"W_P_0$|proj", tensor):
-        check = "check 'projection_dim': there is no projection between equal sizes"
-    return ConfigurationError(f"{name}: expected only the tensors of these sizes, got '{tensor}' too; {check}")
-
-
-def check_finite(values: Tensor, name: str) -> None:
-    """Raise `ConfigurationError`, which calls the tensor `name`, if it has infinity or NaN."""
-    values = values.flatten()  # the sum over thousands of dimensions takes seconds, even without numbers
-    # The sum of finite numbers may overflow, but costs a fifth of looking at each.
-    if values.is_floating_point() and not (values.sum().isfinite() or values.isfinite().all()):
-        raise ConfigurationError(f"{name}: expected finite numbers, got infinity or NaN")
+"""What the name of a tensor that is not read shows about the option that decides about it."""
 
 
 def empty_bilm(options: BiLMOptions, stored: Iterable[str], name: str, kernel: str = "auto", source: str = "") -> BiLM:
@@ -203,6 +200,15 @@ def map_weights(table: Iterable[Row], names: Iterable[str], prefix: str = "") ->
     return rows + [Row((name,), (prefix + name,)) for name in left]
 
 
+def stored_shapes(rows: Iterable[Row], weights: Mapping[str, Tensor]) -> dict[str, Shape]:
+    """Return the shapes of the tensors of a file by their names, for the state dict of a `BiLM`."""
+    shapes: dict[str, Shape] = {}
+    for row in rows:
+        ours = [tuple(weights[name].shape) for name in row.names]
+        shapes.update(zip(row.stored, row.transform.shapes(*ours), strict=True))
+    return shapes
+
+
 def fitting_rows(
     table: Iterable[Row], bilm: BiLM, shapes: Mapping[str, Sequence[int]], name: str, prefix: str = ""
 ) -> list[Row]:
@@ -213,14 +219,14 @@ def fitting_rows(
     """
     weights = bilm.state_dict()
     rows = map_weights(table, weights, prefix)
-    expected = {key: tuple(value.shape) for key, value in write_tensors(rows, weights)}
+    expected = stored_shapes(rows, weights)
     for key, shape in expected.items():
         got = tuple(shapes[key]) if key in shapes else "no such tensor"
         if got != shape:
             raise ConfigurationError(f"{name}, tensor '{key}': expected shape {shape}, got {got}")
-    unread = sorted(shapes.keys() - expected - {prefix + EXTRA_STATE})
-    if unread:
-        raise unread_error(unread[0], name)
+    for key in sorted(shapes.keys() - expected - {prefix + EXTRA_STATE}):
+        check = next((check for pattern, check in UNREAD.items() if re.search(pattern, key)), "no option describes it")
+        raise ConfigurationError(f"{name}: expected only the tensors of these sizes, got '{key}' too; {check}")
     return rows
 
 
@@ -246,9 +252,12 @@ def plain_tensors(file: Mapping[str, Tensor], name: str, prefix: str = "") -> di
     found: dict[str, Tensor] = {}
     for key, value in file.items():
         if key.startswith(prefix) and key != prefix + EXTRA_STATE:
-            numbers = value.float() if value.is_floating_point() else value
-            check_finite(numbers, f"{name}, tensor '{key}'")
-            found[key.removeprefix(prefix)] = numbers
+            value = value.float() if value.is_floating_point() else value
+            numbers = value.flatten()  # the sum over thousands of dimensions takes seconds, even without numbers
+            # The sum of finite numbers may overflow, but costs a fifth of looking at each.
+            if not (numbers.sum().isfinite() or numbers.isfinite().all()):
+                raise ConfigurationError(f"{name}, tensor '{key}': expected finite numbers, got infinity or NaN")
+            found[key.removeprefix(prefix)] = value
     return found
 
 

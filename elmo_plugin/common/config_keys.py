@@ -214,10 +214,9 @@ def names_our_components(config: Any, key: str = "") -> bool:
     The value of a `type` is a name, and so is a string under the keys of `NAMING`, such as `dataset_reader:
     'column_tags'`. Any other string means something else, such as the project of a callback.
     """
-    if isinstance(config, Mapping):
-        return any(names_our_components(value, name) for name, value in config.items())
-    if isinstance(config, list):
-        return any(names_our_components(value, key) for value in config)
+    if isinstance(config, Mapping | list):
+        inside = config.items() if isinstance(config, Mapping) else ((key, value) for value in config)
+        return any(names_our_components(value, name) for name, value in inside)
     if key not in NAMING or not isinstance(config, str):
         return False
     kinds = [kind for kind in Registrable._registry if not is_ours(kind)]

@@ -31,7 +31,7 @@ from elmo_plugin.checkpoints.weight_map import (
     Row,
     empty_bilm,
     map_weights,
-    write_tensors,
+    stored_shapes,
 )
 from tests.checkpoint_oracles import language_model_run, pretrained
 from tests.many_langs_oracle import config, write_folder
@@ -178,7 +178,7 @@ def expanded_tensors_of_a_run(folder: Path) -> Path:
 def _shapes(table: tuple[Row, ...], sizes: BiLMOptions, prefix: str = "") -> dict[str, tuple[int, ...]]:
     """Return the shapes of a file with a biLM of these sizes."""
     weights = empty_bilm(sizes, (), "attack").state_dict()
-    return {name: tuple(value.shape) for name, value in write_tensors(map_weights(table, weights, prefix), weights)}
+    return stored_shapes(map_weights(table, weights, prefix), weights)
 
 
 def expanded_tensors_of_allennlps_elmo(folder: Path) -> Path:
