@@ -41,8 +41,7 @@ class Parser(argparse.ArgumentParser):
     def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
         """Add an argument, and its default to its help."""
         default = kwargs.get("default")
-        has_value = kwargs.get("action") not in ("help", "store_true", "store_false", "store_const")
-        if has_value and default is not None and default not in ("", []):
+        if default and default != argparse.SUPPRESS:
             kwargs["help"] = f"{kwargs.get('help', '')} (default = {default})"
         return super().add_argument(*args, **kwargs)
 

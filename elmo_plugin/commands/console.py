@@ -144,7 +144,9 @@ def _adapt_logging() -> None:
         if not is_users_mistake(error):
             previous(kind, error, traceback)
             return
-        logging.critical("Uncaught exception", exc_info=(kind, error, traceback), extra={"is_printed": True})
+        logging.getLogger().critical(
+            "Uncaught exception", exc_info=(kind, error, traceback), extra={"is_printed": True}
+        )
         print(f"{program()}: {printable(with_hint(error))}", file=sys.stderr)
 
     sys.excepthook = excepthook

@@ -71,6 +71,6 @@ def run(args: argparse.Namespace) -> None:
     from elmo_plugin.common import extra
 
     with extra("serve"):
-        from elmo_plugin.serving import Address, load_served, read_limits, serve
+        from elmo_plugin.serving import load_served, read_limits, serve
     load = partial(load_served, args.model, args.language_model, args.predictor, args.language, args.cuda_device)
-    serve(load, Address(args.host, args.port, tuple(args.allow_host)), read_limits(args.limit))
+    serve(load, read_limits(args.limit), args.host, args.port, args.allow_host)

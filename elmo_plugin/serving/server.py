@@ -6,10 +6,10 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Optional
+from typing import Any
 
 import h11
 import uvicorn
@@ -31,26 +31,6 @@ NOT_HTTP = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
     % (len(INVALID), INVALID)
 )
-
-
-class Address(NamedTuple):
-    """The address at which a server listens, and further names that requests may give it."""
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    names: tuple[str, ...] = ()
-
-    @property
-    def hosts(self) -> Optional[frozenset[str]]:
-        """Return the names that requests may give the server, or `None` for any name if it listens to all machines."""
-        if self.host in ("0.0.0.0", "::") and not self.names:
-            return None
-        return frozenset(("localhost", "127.0.0.1", "[::1]", self.literal, *self.names))
-
-    @property
-    def literal(self) -> str:
-        """Return the host as it stands in a URL."""
-        return f"[{self.host}]" if ":" in self.host else self.host
 
 
 class BoundedConnection(h11.Connection):
@@ -122,35 +102,42 @@ def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     )
 
 
-def serve(load: Callable[[], ServedModel], address: Address, limits: Limits) -> None:
+def serve(
+    load: Callable[[], ServedModel],
+    limits: Limits,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    names: Sequence[str] = (),
+) -> None:
     """Bind the address, load the model, and answer requests until SIGTERM or Ctrl-C.
+
+    `names` are further names that requests may give the server. They may give it any name if it listens to all machines
+    and there are no further ones.
 
     Requests in progress are answered first, unless there is a second Ctrl-C. Ends with `Stopped`, whose exit code is
     143 or 130. Raises `OSError` for an address that is in use or of another machine, and the errors of `load`.
     """
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with on_stop_signal(stop), socket.socket(family) as listener:
-        with _naming(address):
+    literal = f"[{host}]" if ":" in host else host
+    is_for_all = host in ("0.0.0.0", "::") and not names
+    hosts = None if is_for_all else frozenset(("localhost", "127.0.0.1", "[::1]", literal, *names))
+    with on_stop_signal(stop), socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        with _naming(f"{literal}:{port}"):
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((address.host, address.port))
-        app = make_app(load(), limits, address.hosts)
+            listener.bind((host, port))
+        app = make_app(load(), limits, hosts)
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
-        with _naming(address):
+        with _naming(f"{literal}:{port}"):
             listener.listen()  # now, so that a client may connect as soon as the address is printed
-        print(
-            f"http://{address.literal}:{listener.getsockname()[1]}/  (Ctrl-C stops the server)",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"http://{literal}:{listener.getsockname()[1]}/  (Ctrl-C stops the server)", file=sys.stderr, flush=True)
         gc.freeze()  # or Python looks through the million objects of all libraries in some requests, which takes 0.2 s
         uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
 
 
 @contextmanager
-def _naming(address: Address) -> Iterator[None]:
+def _naming(address: str) -> Iterator[None]:
     """Raise an `OSError` that names the address instead of one that does not."""
     try:
         yield
     except OSError as error:
         hint = "; choose another port with --port" if error.errno == errno.EADDRINUSE else ""
-        raise OSError(f"{address.literal}:{address.port}: {error.strerror}{hint}") from error
+        raise OSError(f"{address}: {error.strerror}{hint}") from error
