@@ -18,9 +18,8 @@ from allennlp.common import util  # noqa: E402
 
 from elmo_plugin.compat import configs, models, others, training, workers  # noqa: E402, F401  (each repairs something)
 from elmo_plugin.compat.patching import Function, replaces  # noqa: E402
-from elmo_plugin.compat.replaced import REPLACED  # noqa: E402
 
 import_by_full_names(util)
 training.trust_numpy_scalars()
 
-__all__ = ["REPLACED", "Function", "replaces"]
+__all__ = ["Function", "replaces"]

@@ -15,8 +15,8 @@ def replaces(*paths: str) -> Callable[[Function], Function]:
 
     It gets the original as its first argument. What stands in the place of the original keeps its name and signature,
     and has it as `__wrapped__`. A function of a module is also replaced in every module that has imported it by name,
-    so `from allennlp.commands.train import train_model` may come before `import elmo_plugin`. `REPLACED` lists each
-    path, as a test checks.
+    so `from allennlp.commands.train import train_model` may come before `import elmo_plugin`. `replaced.py` lists
+    each path, as a test checks.
     """
 
     def replace(path: str, replacement: Function) -> None:
