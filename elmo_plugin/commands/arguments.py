@@ -78,6 +78,13 @@ def _run(name: str, run: Callable[[argparse.Namespace], None], args: argparse.Na
         logger.removeHandler(printer)
 
 
+def reject(*mistakes: tuple[object, str]) -> None:
+    """Raise `ArgumentError` for the first mistake that is made. Each is a condition and a message."""
+    for is_made, message in mistakes:
+        if is_made:
+            raise argparse.ArgumentError(None, message)
+
+
 def whole_number(expected: str = "a whole number", least: int = -MOST, most: int = MOST) -> Callable[[str], int]:
     """Return the type of an option: what is `expected` is a whole number from `least` to `most`."""
 

@@ -38,7 +38,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from elmo_plugin.commands.arguments import output, say_written
+from elmo_plugin.commands.arguments import output, reject, say_written
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,10 +77,8 @@ def run(args: argparse.Namespace) -> None:
     from elmo_plugin.checkpoints import convert
 
     target: Path = args.target
-    if not args.force and (any(target.iterdir()) if target.is_dir() else target.exists()):
-        raise argparse.ArgumentError(
-            None, f"'{target}' exists already; name another target, or replace it with --force"
-        )
+    is_taken = any(target.iterdir()) if target.is_dir() else target.exists()
+    reject((is_taken and not args.force, f"'{target}' exists already; name another, or replace it with --force"))
     checkpoint, left_out, files = convert(
         args.source, target, args.warm_on, args.to, args.dtype, args.license, args.options_file
     )

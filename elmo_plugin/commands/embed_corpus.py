@@ -52,7 +52,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from elmo_plugin.commands.arguments import add_device, add_initial_state, count, output, say_written, word
+from elmo_plugin.commands.arguments import add_device, add_initial_state, count, output, reject, say_written, word
 
 TOKENIZERS = {"space": "ascii_spaces", "tab": "just_tabs", "spacy": "spacy_blank", "conll": "just_tabs"}
 """The tokenizer for each value of --split."""
@@ -176,13 +176,27 @@ def run(args: argparse.Namespace) -> None:
 def _embed(args: argparse.Namespace) -> None:
     from elmo_plugin import bilm, embedding, text
 
+    # Options and paths are checked before anything is downloaded.
+    folder = args.output.parent
+    reject(
+        (
+            args.text_column and args.split in ("tab", "conll"),
+            f"expected --text-column or --split {args.split}, got both",
+        ),
+        (
+            args.id_column and not args.text_column,
+            "--text-column: expected the column of the sentences beside --id-column, got none",
+        ),
+        (args.id_column and args.use_sentence_keys, "expected --id-column or --use-sentence-keys, got both"),
+        (
+            args.mix and (args.bilm or args.weight_file),
+            "--mix: expected the archive of a trained model and no other option that names the biLM, got "
+            f"{args.mix!r} and another one; the layers of a biLM are --last, --average, --concatenate or --all",
+        ),
+        (not folder.is_dir(), f"'{args.output}' cannot be written: make the folder '{folder}' first"),
+    )
     file = _file(args)
     corpus = _corpus(args)
-    # Paths are checked before anything is downloaded.
-    if not args.output.parent.is_dir():
-        raise argparse.ArgumentError(
-            None, f"'{args.output}' cannot be written: make the folder '{args.output.parent}' first"
-        )
     embedding.reject_existing(args.output)
     if args.vocab_path:
         _say("--vocab-path is ignored: no vocabulary is written, as by the retired command")
@@ -204,14 +218,6 @@ def _corpus(args: argparse.Namespace) -> Any:
 
     from elmo_plugin import embedding, text
 
-    if args.text_column and args.split in ("tab", "conll"):
-        raise argparse.ArgumentError(None, f"expected --text-column or --split {args.split}, got both")
-    if args.id_column and not args.text_column:
-        raise argparse.ArgumentError(
-            None, "--text-column: expected the column of the sentences beside --id-column, got none"
-        )
-    if args.id_column and args.use_sentence_keys:
-        raise argparse.ArgumentError(None, "expected --id-column or --use-sentence-keys, got both")
     readers: dict[str, Any] = {
         "": partial(embedding.read_lines, use=text.TO_EMBED),
         "space": partial(embedding.read_lines, use=None),
@@ -231,19 +237,18 @@ def _file(args: argparse.Namespace) -> Any:
 
     ending = args.output.suffix.lower()
     chosen = args.format or ENDINGS.get(ending, ending.removeprefix("."))
-    if chosen not in VectorFile.list_available():
-        raise argparse.ArgumentError(
-            None,
-            f"'{args.output}': expected a name that ends in .h5 or in the name of a format "
-            f"({', '.join(VectorFile.list_available())}), or one of them for --format, got '{chosen}'",
+    known = VectorFile.list_available()
+    reject(
+        (
+            chosen not in known,
+            f"'{args.output}': expected a name that ends in .h5 or in the name of a format ({', '.join(known)}), or "
+            f"one of them for --format, got '{chosen}'",
         )
+    )
     keys = {name: True for name in ("compress", "use_sentence_keys", "forget_sentences") if getattr(args, name)}
     kind = VectorFile.by_name(chosen)
     unknown = [f"--{name.replace('_', '-')}" for name in keys if name not in inspect.signature(kind).parameters]
-    if unknown:
-        raise argparse.ArgumentError(
-            None, f"{' and '.join(unknown)}: expected a format that has it, such as hdf5, got {chosen}"
-        )
+    reject((unknown, f"{' and '.join(unknown)}: expected a format that has it, such as hdf5, got {chosen}"))
     return kind(**keys)
 
 
@@ -263,12 +268,6 @@ def _embedder(args: argparse.Namespace) -> Any:
         _say("computing on the processor; --cuda-device 0 uses the first GPU")
     how = (args.precision, args.cuda_device, args.initial_state)
     if args.mix:
-        if args.bilm or args.weight_file:
-            raise argparse.ArgumentError(
-                None,
-                "--mix: expected the archive of a trained model and no other option that names the biLM, got "
-                f"{args.mix!r} and another one; the layers of a biLM are --last, --average, --concatenate or --all",
-            )
         return embedding.load(args.mix, embedding.TRAINED, *how, options_file=args.options_file)
     keys = checkpoints.bilm_keys(args.bilm, args.options_file, args.weight_file)
     if not args.bilm and not args.weight_file:

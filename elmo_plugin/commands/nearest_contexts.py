@@ -35,7 +35,7 @@ import shlex
 from pathlib import Path
 from typing import Union
 
-from elmo_plugin.commands.arguments import add_bilm, count, output, print_page, say_written
+from elmo_plugin.commands.arguments import add_bilm, count, output, print_page, reject, say_written
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,16 +78,24 @@ def run(args: argparse.Namespace) -> None:
     """Search and print the neighbours, or list words to search for."""
     from elmo_plugin import analysis, bilm, embedding, models, text
 
-    if len(args.query) != len(args.word):
-        raise argparse.ArgumentError(
-            None, f"expected one --word per --query, got {len(args.query)} --query and {len(args.word)} --word"
-        )
-    queries = list(map(analysis.find_query, args.query, args.word))
-    if args.draw and args.draw.exists():
-        raise argparse.ArgumentError(None, f"{args.draw} exists already: expected the name of a new folder")
     paths = [Path("-")] if args.text == ["-"] else text.find_shards(*args.text)
-    if args.senses and (len(paths) > 1 or args.group):
-        raise argparse.ArgumentError(None, f"--senses: expected one text, got {len(paths)} or --group")
+    by_name = {path.name.split(".")[0]: path for path in paths}
+    reject(
+        (
+            len(args.query) != len(args.word),
+            f"expected one --word per --query, got {len(args.query)} --query and {len(args.word)} --word",
+        ),
+        (args.draw and args.draw.exists(), f"{args.draw} exists already: expected the name of a new folder"),
+        (
+            args.senses and (len(paths) > 1 or args.group),
+            f"--senses: expected one text, got {len(paths)} or --group",
+        ),
+        (
+            args.group and len(by_name) < max(2, len(paths)),
+            f"--group: expected several texts with different names, got {args.text}",
+        ),
+    )
+    queries = list(map(analysis.find_query, args.query, args.word))
     embedder = embedding.load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
     lines: Union[list[Path], list[str]] = paths
     senses = None
@@ -109,10 +117,8 @@ def run(args: argparse.Namespace) -> None:
         return
     layer = embedder.shape[0] - 1 if args.layer is None else args.layer
     how = analysis.Search(layer, args.k, args.same_word, args.sentences, uses=1000 if args.draw else 0)
-    by_name = {path.name.split(".")[0]: embedding.Corpus([path], text.AsciiSpacesTokenizer()) for path in paths}
-    if args.group and len(by_name) < max(2, len(paths)):
-        raise argparse.ArgumentError(None, f"--group: expected several texts with different names, got {args.text}")
-    found = analysis.search_texts(embedder, by_name if args.group else {"": corpus}, queries, how)
+    corpora = {name: embedding.Corpus([path], text.AsciiSpacesTokenizer()) for name, path in by_name.items()}
+    found = analysis.search_texts(embedder, corpora if args.group else {"": corpus}, queries, how)
     print_page(analysis.neighbors_page(queries, found, layer), "contexts.md")
     if args.draw:
         analysis.write_contexts(args.draw, queries, found, layer, args.k, senses)

@@ -25,7 +25,7 @@ import argparse
 from glob import glob
 from pathlib import Path
 
-from elmo_plugin.commands.arguments import count, say_written, whole_number
+from elmo_plugin.commands.arguments import count, reject, say_written, whole_number
 
 BUNDLED = {"en": "english-tiny", "la": "latin-tiny"}
 """The biLM that comes with the package, for each language that has one."""
@@ -67,8 +67,7 @@ def run(args: argparse.Namespace) -> None:
     *inputs, output = args.names
     if args.preview and (not inputs or output == "-" or glob(output)):  # without OUTPUT
         inputs = args.names
-    if not inputs:
-        raise argparse.ArgumentError(None, "expected INPUT… OUTPUT, got one name; --preview needs no OUTPUT")
+    reject((not inputs, "expected INPUT… OUTPUT, got one name; --preview needs no OUTPUT"))
     target = Path(output)
     prepared = prepare_text(
         inputs,
