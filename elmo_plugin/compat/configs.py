@@ -48,6 +48,18 @@ def read_config(original: Function, cls: type[Params], path: Any, *args: Any, **
     return params
 
 
+@replaces("allennlp.common.params.Params.pop_choice")
+def pop_choice(original: Function, self: Params, key: str, choices: list[str], *args: Any, **kwargs: Any) -> Any:
+    """Suggest the name that a misspelled one means. Without one, AllenNLP lists all names, which are often fifty.
+
+    Guard: other names are looked up as before.
+    """
+    name = self.get(key)
+    if isinstance(name, str) and "." not in name and name not in choices and (meant := did_you_mean(name, choices)):
+        raise ConfigurationError(f"'{self.history}{key}': expected the name of a component, got {name!r}{meant}")
+    return original(self, key, choices, *args, **kwargs)
+
+
 @replaces("allennlp.common.params.with_overrides")
 def override(original: Function, config: Any, overrides: dict[str, Any], prefix: str = "") -> Any:
     """Say which block of a config an override means that has none of this name.

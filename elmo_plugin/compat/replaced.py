@@ -13,6 +13,7 @@ REPLACED = {
         "allennlp.common.from_params.create_kwargs",
         "allennlp.common.from_params.pop_and_construct_arg",
         "allennlp.common.params.Params.from_file",
+        "allennlp.common.params.Params.pop_choice",
         "allennlp.common.params.with_overrides",
         "allennlp.models.archival.tarfile",
         # compat/models.py
