@@ -1,7 +1,6 @@
 """The predictor `bilm`, and the scores and the perplexity of any biLM with its softmax."""
 
 from collections.abc import Sequence
-from itertools import compress
 from statistics import fmean
 from typing import Any
 
@@ -71,13 +70,13 @@ class BiLMPredictor(Predictor):
         unknown = (tensors["words"]["tokens"] == UNKNOWN_ID).tolist()  # (B, T)
         answers = []
         log_probs = scores["forward_log_probs"], scores["backward_log_probs"]
-        for tokens, is_unknown, forward, backward in zip(sentences, unknown, *log_probs, strict=True):
+        for tokens, flags, forward, backward in zip(sentences, unknown, *log_probs, strict=True):
             answers.append(
                 {
                     "tokens": tokens,
                     "forward_log_probs": forward,
                     "backward_log_probs": backward,
-                    "unknown": list(compress(tokens, is_unknown)),
+                    "unknown": [token for token, is_unknown in zip(tokens, flags, strict=False) if is_unknown],
                     "forward_perplexity": perplexity_of(-fmean(forward)),
                     "backward_perplexity": perplexity_of(-fmean(backward)),
                     "perplexity": perplexity_of(-(fmean(forward) + fmean(backward)) / 2),

@@ -3,7 +3,6 @@
 import math
 import random
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -75,8 +74,6 @@ class AtomicCheckpointer(Checkpointer):
         at_least(0, save_every_num_minutes=save_every_num_minutes, save_every_num_seconds=self._save_every_num_seconds)
         if save_every_num_minutes is not None:
             self._save_every_num_seconds = 60 * save_every_num_minutes
-        self.before_saving: list[Callable[[], None]] = []
-        """Functions that every process calls before a checkpoint is saved."""
         self.stop_signal = 0
         """The number of the signal, if one has asked this process to save a checkpoint and stop; 0 if none has."""
         self.training_metrics: dict[str, Any] = {}
@@ -141,23 +138,24 @@ class AtomicCheckpointer(Checkpointer):
 
         Raises `ConfigurationError` if the disk is full. Earlier checkpoints then stay as they are.
         """
-        for call in self.before_saving:
-            call()
+        for callback in getattr(trainer, "_callbacks", ()):
+            if isinstance(callback, ExactResume):
+                callback.gather()
         state = trainer.get_checkpoint_state()
         if state is not None:
             point = state.trainer_state["epochs_completed"], state.trainer_state["batches_in_epoch_completed"]
             state.trainer_state.update(version=VERSION, training_metrics=self.training_metrics)
-            files = {
-                self._training_state_path(*point): state.trainer_state,
-                self._model_state_path(*point): state.model_state,
-            }
             try:
-                for path, content in files.items():
+                for path, content in (
+                    (self._training_state_path(*point), state.trainer_state),
+                    (self._model_state_path(*point), state.model_state),
+                ):
                     with atomic_file(Path(path)) as partial, partial.open("wb") as file:
                         torch.save(content, file)
             except ConfigurationError as error:
-                is_first = not self._find_all_checkpoints()
-                left = "there is no checkpoint yet" if is_first else "earlier checkpoints are complete"
+                left = (
+                    "earlier checkpoints are complete" if self._find_all_checkpoints() else "there is no checkpoint yet"
+                )
                 raise ConfigurationError(f"{error}; {left}: free space and use --recover") from error
         # AllenNLP's method finds both files written and removes old checkpoints.
         super().save_checkpoint(trainer)
@@ -286,7 +284,6 @@ class ExactResume(TrainerCallback):
         ):
             if not is_met:
                 raise ConfigurationError(f"'{key}': expected {expected} for 'exact_resume', got {got}")
-        checkpointer.before_saving.append(self.gather)
         own = None
         if self._restored is not None:
             check_processes(len(self._restored), trainer._world_size)
