@@ -196,8 +196,9 @@ class BidirectionalLanguageModel(Model):
         mask = output_dict.pop("mask", None)
         if mask is not None:
             for name in ("forward_log_probs", "backward_log_probs"):
-                rows = zip(output_dict[name], mask, strict=True)
-                output_dict[name] = [log_probs[present].tolist() for log_probs, present in rows]
+                output_dict[name] = [
+                    row[present].tolist() for row, present in zip(output_dict[name], mask, strict=True)
+                ]
         return output_dict
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
@@ -223,7 +224,7 @@ class BidirectionalLanguageModel(Model):
     def restore_training_state(self, state: dict[str, Any]) -> None:
         """Restore a state that `training_state` returned."""
         if state["carried"]:
-            self.carried[True] = LstmState(*state["carried"])
+            self.carried[True] = LstmState(*(part.to(self.bilm.weight.device) for part in state["carried"]))
         self.perplexity.sums = state["sums"]
 
     def _read_windows(self, windows: dict[str, Any]) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
@@ -247,7 +248,6 @@ class BidirectionalLanguageModel(Model):
         # Both directions read the same sentences, so their windows have the same lengths.
         targets = [part["targets"].cpu() for part in both]  # (S, U) each
         present = targets[0] > 0  # (S, U)
-        carried = LstmState(*(part.to(vectors.device) for part in carried))
         outputs, state = lstm.read_windows(vectors, present.sum(dim=1), carried)  # (2, S, U, P)
         self.carried[self.training] = LstmState(*(part.detach() for part in state))
         return [select(*each, present) for each in zip(outputs, targets, strict=True)], present

@@ -383,8 +383,7 @@ class UnrolledStreams(ShardsLoader):
 
     def state_dict(self) -> dict[str, Any]:
         """As in `ShardsLoader`, with what is left of each stream, and at the end of a pass of its windows."""
-        rest = {"streams": list(map(list, self._rest)), "windows_left": self._windows_left}
-        return {**super().state_dict(), **rest}
+        return super().state_dict() | {"streams": list(map(list, self._rest)), "windows_left": self._windows_left}
 
     def _to_ids(self, windows: list[list[tuple[str, ...]]]) -> dict[str, Any]:
         width = max(self.window, *map(len, windows))

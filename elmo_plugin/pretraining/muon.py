@@ -81,9 +81,10 @@ class Muon(MultiOptimizer):
             raise ConfigurationError(
                 f"'matrices': expected patterns of some weights, got {matrices}, which match {matched}"
             )
-        adamw = torch.optim.AdamW(others, lr=adamw_lr, betas=(betas[0], betas[1]), weight_decay=adamw_weight_decay)
-        muon = OrthogonalMomentum(orthogonal, lr, momentum, weight_decay)
-        self.optimizers: dict[str, Any] = {"muon": muon, "adamw": adamw}
+        self.optimizers: dict[str, Any] = {
+            "muon": OrthogonalMomentum(orthogonal, lr, momentum, weight_decay),
+            "adamw": torch.optim.AdamW(others, adamw_lr, (betas[0], betas[1]), weight_decay=adamw_weight_decay),
+        }
         # AllenNLP's `__init__` gives this optimizer groups of its own, and would build the two from a config.
         Optimizer.__init__(self, self._groups(), {})
 

@@ -65,8 +65,7 @@ class BiLMPredictor(Predictor):
         """Score sentences in one forward pass. All `predict_…` methods end here."""
         sentences = [instance_words(instance) for instance in instances]
         tensors = self.word_ids.of_sentences(sentences)  # (B, T, C) and (B, T)
-        output = self._model(tokens=tensors)
-        scores = self._model.make_output_human_readable(output)
+        scores = self._model.make_output_human_readable(self._model(tokens=tensors))
         unknown = (tensors["words"]["tokens"] == UNKNOWN_ID).tolist()  # (B, T)
         answers = []
         log_probs = scores["forward_log_probs"], scores["backward_log_probs"]

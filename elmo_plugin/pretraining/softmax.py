@@ -293,8 +293,12 @@ class SampledSoftmax(WordVectorSoftmax):
     @property
     def config(self) -> dict[str, Any]:
         """The config that builds this softmax, without `sparse`, which not every optimizer accepts."""
-        options = {"n_samples": self.n_samples, "tokens_at_once": self.tokens_at_once, "seed": self.seed}
-        return {"type": "sampled", **options}
+        return {
+            "type": "sampled",
+            "n_samples": self.n_samples,
+            "tokens_at_once": self.tokens_at_once,
+            "seed": self.seed,
+        }
 
     def tie(self, table: nn.Embedding) -> None:
         """Use the table as the weight. Raises `ConfigurationError` with `sparse`."""

@@ -226,8 +226,10 @@ class WordIds:
     def of_sentences(self, sentences: Sequence[Sequence[str]]) -> TextFieldTensors:
         """Return the ids (B, T, C) and (B, T) of B sentences, in the form of a batch of `text_shards` instances."""
         width = max(map(len, sentences), default=0)  # T
-        characters, words = self.characters(sentences, width), self.words(sentences, width)  # (B, T, C), (B, T)
-        return {"characters": {"elmo_tokens": characters}, "words": {"tokens": words}}
+        return {
+            "characters": {"elmo_tokens": self.characters(sentences, width)},
+            "words": {"tokens": self.words(sentences, width)},
+        }
 
     def words(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
         """Return the vocabulary ids (B, T) of B rows of at most T = `width` words, padded with 0."""
@@ -237,10 +239,9 @@ class WordIds:
 
     def characters(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
         """Return the character ids (B, T, C) of B rows of at most T = `width` words, padded with 0."""
-        size = 2 * MAX_CHARACTERS * width  # of a row, in bytes
-        ids = b"".join(b"".join(map(_character_ids, row)).ljust(size, b"\0") for row in rows)
-        shape = len(rows), width, MAX_CHARACTERS
-        return torch.from_numpy(np.frombuffer(ids, np.int16).astype(np.int64).reshape(shape))  # (B, T, C)
+        ids = b"".join(b"".join(map(_character_ids, row)).ljust(2 * MAX_CHARACTERS * width, b"\0") for row in rows)
+        numbers = np.frombuffer(ids, np.int16).astype(np.int64)
+        return torch.from_numpy(numbers).view(len(rows), width, MAX_CHARACTERS)  # (B, T, C)
 
 
 @lru_cache(CACHED_WORDS)
