@@ -191,6 +191,8 @@ class BiLMVocabulary(Vocabulary):
         pretrained : the biLM: a path, a URL or a bundled name
         files, min_count, max_size : as in `from_text_shards`, for a biLM without a vocabulary
         """
+        at_least(1, min_count=min_count)
+        at_least(len(MARKS), max_size=max_size)
         words = load_checkpoint(pretrained).vocabulary
         if words is None:
             return cls.from_text_shards(files, min_count, max_size)
