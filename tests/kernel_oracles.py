@@ -83,7 +83,10 @@ def make_case(
 
 def products_of(weights: list[LstmWeights], rows: int) -> tuple[Product, Optional[Product]]:
     """Return the products that `ElmoLstm` gives to a kernel."""
-    return differentiable(weights) if torch.is_grad_enabled() else KeptProducts()(weights, rows, times=9)[1:]
+    if torch.is_grad_enabled():
+        return differentiable(weights)
+    products = KeptProducts()(weights, rows, times=9)
+    return products["recurrent"], products.get("projection")
 
 
 def layer(

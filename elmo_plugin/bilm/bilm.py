@@ -25,7 +25,7 @@ from elmo_plugin.bilm.token_encoder import (
     check_padding,
     weights_of,
 )
-from elmo_plugin.bilm.word_cache import WordCache, fingerprint
+from elmo_plugin.bilm.word_cache import WordCache
 from elmo_plugin.common import without_memory
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.tensors import Int8Weight, Kept
@@ -203,7 +203,7 @@ class BiLM(nn.Module):
             hidden, cell = after_boundaries
             state = LstmState(hidden.expand(-1, -1, len(ids), -1), cell.expand(-1, -1, len(ids), -1))
         mask = present.to(self.weight.device, non_blocking=True)
-        words = self._look_up(fitted)
+        words = self.word_cache.look_up(encoder, fitted) or TokenTable.of(encoder(fitted))
         tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
         state = state or self.zero_state(len(ids), tokens)
         if self.has_state:
@@ -241,15 +241,6 @@ class BiLM(nn.Module):
             return self.lstm.zero_state(batch_size, like)
         empty = like.new_zeros(0, 2, batch_size, self.options.lstm.projection_dim)
         return LstmState(empty, empty)
-
-    def _look_up(self, ids: Tensor) -> TokenTable:
-        """Look up word vectors: a frozen character-level encoder computes each word only once, and then caches it."""
-        encoder = self.token_encoder
-        if isinstance(encoder, CharacterLevelEncoder) and ids.numel():
-            made_by = fingerprint(encoder)
-            if made_by is not None:
-                return self.word_cache.look_up(encoder, ids, made_by)
-        return TokenTable.of(encoder(ids))
 
     def ids_of(self, sentences: Sequence[Sequence[str]], word_id: Optional[Callable[[str], int]] = None) -> Tensor:
         """Return the ids of tokenized sentences: of characters (B, T, C), or of words (B, T), by `word_id`."""

@@ -245,9 +245,10 @@ class ElmoLstm(Seq2SeqEncoder):
             else:
                 products, read = self.products[depth](weights, max(order.sizes, default=0), len(order.sizes)), []
                 for start, stop, sizes in blocks:
-                    gates = values.new_empty(2, stop - start, gates_per_token, dtype=products.input.dtype)
-                    _multiply_tokens(products.input, values, where, slice(start, stop), gates)
-                    inputs = LstmInputs(gates, sizes, products.recurrent, products.projection, after, clips)
+                    gates = values.new_empty(2, stop - start, gates_per_token, dtype=products["input"].dtype)
+                    _multiply_tokens(products["input"], values, where, slice(start, stop), gates)
+                    by_step = (products["recurrent"], products.get("projection"))
+                    inputs = LstmInputs(gates, sizes, *by_step, after, clips)
                     outputs, after = self.kernel(inputs)
                     read.append(outputs)  # (2, tokens, P)
                     del gates, inputs  # or else the next gates would need memory of their own

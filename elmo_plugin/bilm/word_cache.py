@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenTable
+from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, TokenTable
 from elmo_plugin.tensors import Versions, product_type
 
 CAPACITY = 32768
@@ -46,11 +46,15 @@ class WordCache:
             self._made_by: Optional[Versions] = None
 
     @torch.no_grad()
-    def look_up(self, encoder: CharacterLevelEncoder, ids: Tensor, made_by: Versions) -> TokenTable:
+    def look_up(self, encoder: TokenEncoder, ids: Tensor) -> Optional[TokenTable]:
         """Return the vectors of all cached words (M, P), and the row of each token, from ids (B, T, C) on the CPU.
 
-        `made_by` is the fingerprint of the encoder. The cache is cleared if it changed or if the cache is too full.
+        The cache is cleared if the fingerprint of the encoder has changed, or if the cache is too full. Return `None`
+        if words must not be cached, and for an encoder that looks up words anyway.
         """
+        made_by = fingerprint(encoder)
+        if made_by is None or not isinstance(encoder, CharacterLevelEncoder) or not ids.numel():
+            return None
         characters = np.ascontiguousarray(ids.flatten(0, 1).to(torch.int32).numpy())  # (B·T, C)
         device = encoder.weight.device
         words = [word.tobytes() for word in characters]

@@ -5,7 +5,7 @@ with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which bilm
 """
 
 from elmo_plugin.lstm.kernels import KERNELS
-from elmo_plugin.lstm.layer_products import DifferentiableProduct, KeptProducts, LayerProducts, differentiable
+from elmo_plugin.lstm.layer_products import DifferentiableProduct, KeptProducts, differentiable
 from elmo_plugin.lstm.recurrence import packed
 from elmo_plugin.lstm.step_order import StepOrder
 from elmo_plugin.lstm.types import Kernel, LstmClips, LstmInputs, LstmState, LstmWeights, Product
@@ -15,7 +15,6 @@ __all__ = [
     "DifferentiableProduct",
     "KeptProducts",
     "Kernel",
-    "LayerProducts",
     "LstmClips",
     "LstmInputs",
     "LstmState",

@@ -1,7 +1,7 @@
 """The matrix products of one layer: differentiable ones, or the fastest ones, whose copies of weights are kept."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -21,23 +21,17 @@ from elmo_plugin.tensors import (
 )
 
 
-class LayerProducts(NamedTuple):
-    """The products of one layer in each direction: of all its tokens with W and b, and of a time step with R and P."""
-
-    input: Prepared
-    recurrent: Product
-    projection: Optional[Product] = None
-
-
 class KeptProducts(Kept):
     """Prepares the products of one layer, and keeps those of frozen weights until one of the weights changes.
 
     What is prepared depends on no earlier batch: the products are kept by the ways that `fastest_way` chooses.
     """
 
-    def __call__(self, layer: Sequence[LstmWeights], rows: int, times: int) -> LayerProducts:
+    def __call__(self, layer: Sequence[LstmWeights], rows: int, times: int) -> dict[str, Prepared]:
         """Return the fastest products of a layer, without gradients, for `times` steps of at most `rows` sentences.
 
+        `input` multiplies all tokens by W and adds b. `recurrent` is that of a step, and so is `projection`, if there
+        is one.
         Frozen weights are worth a copy, but for large input weights, by which a text is multiplied only once.
         """
         parts = [part for weights in layer for part in weights if part is not None]
@@ -45,7 +39,7 @@ class KeptProducts(Kept):
         prepared: dict[tuple[str, Way], Prepared] = {}
         if is_frozen:
             prepared = self.get(Versions(parts, product_type(parts[0])), dict)
-        products: list[Prepared] = []
+        products = {}
         for name, most, number in (("input", ANY, 1), ("recurrent", rows, times), ("projection", rows, times)):
             weights = [getattr(each, name) for each in layer]
             if weights[0] is None:
@@ -55,8 +49,8 @@ class KeptProducts(Kept):
             if (name, way) not in prepared:
                 biases = [each.bias for each in layer] if name == "input" else (None, None)
                 prepared[name, way] = Prepared(weights, way, biases, is_recurrent=name == "recurrent")
-            products.append(prepared[name, way])
-        return LayerProducts(*products)
+            products[name] = prepared[name, way]
+        return products
 
 
 class DifferentiableProduct:

@@ -284,8 +284,6 @@ def _before(values: Sequence[Tensor], start: Tensor, step: int, active: int) -> 
 
 def _after(values: Tensor, start: Tensor, sizes: list[int]) -> Tensor:
     """Return the last value of each sentence (R, B, ·). An empty sentence has its value in `start`."""
-    if sizes and sizes[-1] == start.size(1):  # all sentences have the same length
-        return values[:, -sizes[-1] :].clone()
     steps = list(zip(accumulate(sizes, initial=0), sizes, [*sizes[1:], 0], strict=False))
     # Sentences are sorted by length, the longest first, so the last step has the first rows.
     rows = [begin + row for begin, active, remaining in reversed(steps) for row in range(remaining, active)]

@@ -73,10 +73,6 @@ class Int8Weight(Tensor):
         output: Tensor = multiply(scaled, 1.0, ZERO, self.quantized)
         return output
 
-    def __repr__(self) -> str:  # type: ignore[override]
-        """Return the type and the shape."""
-        return f"Int8Weight{tuple(self.shape)}"
-
     def __deepcopy__(self, memo: dict[int, Any]) -> "Int8Weight":
         """Return a copy of the weight."""
         return Int8Weight(self.dequantized())

@@ -16,8 +16,7 @@ NUMBER_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": 
 def number_type(name: str, key: str = "precision", allowed: Collection[str] = tuple(NUMBER_TYPES)) -> torch.dtype:
     """Return PyTorch's type of that name. Raises a `ValueError` that names `key` if the name is not allowed."""
     if name not in allowed:
-        *others, last = map(repr, allowed)
-        raise ValueError(f"'{key}': expected {', '.join(others)} or {last}, got {name!r}")
+        raise ValueError(f"'{key}': expected one of {', '.join(allowed)}, got {name!r}")
     return NUMBER_TYPES[name]
 
 

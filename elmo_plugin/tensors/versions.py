@@ -37,8 +37,6 @@ class Versions:
         """Return whether the tensors hold the same numbers in the same places."""
         return isinstance(other, Versions) and self._versions == other._versions
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 class Kept:
     """A value that is made again when what it was made from has changed. A copied or unpickled one starts empty."""

@@ -10,11 +10,11 @@ from torch import Tensor
 
 import elmo_plugin
 from elmo_plugin import Elmo, batch_to_ids
-from elmo_plugin.lstm import KeptProducts, LayerProducts, LstmWeights, packed
+from elmo_plugin.lstm import KeptProducts, LstmWeights, packed
 from elmo_plugin.lstm import layer_products as module
 from elmo_plugin.lstm.layer_products import fastest_product
 from elmo_plugin.lstm.reference import reference
-from elmo_plugin.tensors import products
+from elmo_plugin.tensors import Prepared, products
 from tests.kernel_oracles import in_float32, layer, make_case
 
 ROWS = pytest.mark.parametrize("rows", [1, 2, 33])
@@ -28,8 +28,8 @@ def make_layer(cells: int = 64, width: int = 16) -> list[LstmWeights]:
     return [LstmWeights(*(torch.randn(shape, generator=generator) * 0.1 for shape in shapes)) for _ in range(2)]
 
 
-def copies(found: LayerProducts) -> list[int]:
-    return [id(product) for product in found]
+def copies(found: dict[str, Prepared]) -> list[int]:
+    return [id(product) for product in found.values()]
 
 
 @pytest.mark.parametrize("lengths", [[1], [40], [40, 33, 7] * 5])
@@ -64,7 +64,7 @@ def test_copies_of_frozen_weights_are_kept_until_one_changes(rows: int, change: 
         assert not {*copies(kept(weights, rows, 9))} & {*copies(before)}
     values = torch.randn(2, rows, 16)
     wanted = torch.stack([x @ w.recurrent.t() for x, w in zip(values, weights, strict=True)])
-    torch.testing.assert_close(kept(weights, rows, 9).recurrent(values), wanted)
+    torch.testing.assert_close(kept(weights, rows, 9)["recurrent"](values), wanted)
     for other in (copy.deepcopy(kept), pickle.loads(pickle.dumps(kept))):
         assert other._kept[1] is None
 
