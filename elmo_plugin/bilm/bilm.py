@@ -23,13 +23,11 @@ from elmo_plugin.bilm.token_encoder import (
     TokenTable,
     WordEncoder,
     check_padding,
-    weights_of,
 )
 from elmo_plugin.bilm.word_cache import WordCache
 from elmo_plugin.common import without_memory
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.tensors import Int8Weight, Kept
-from elmo_plugin.text import padded_ids
 
 
 class BiLMOutput(NamedTuple):
@@ -115,7 +113,9 @@ class BiLM(nn.Module):
     @property
     def is_trained(self) -> bool:
         """Return whether any weight asks for gradients. Raises `ConfigurationError` if int8 weights do."""
-        trained = [weight for weight in weights_of(self) if weight.requires_grad]
+        # A replica of `DataParallel` has no parameters. It keeps its copies of them under another name.
+        copies = [weight for each in self.modules() for weight in each.__dict__.get("_former_parameters", {}).values()]
+        trained = [weight for weight in (*self.parameters(), *copies) if weight.requires_grad]
         if any(isinstance(weight, Int8Weight) for weight in trained):
             raise ConfigurationError(
                 "'precision': expected 'float32' for a biLM that is trained, got 'int8'; `set_precision` changes it, "
@@ -206,7 +206,7 @@ class BiLM(nn.Module):
         words = self.word_cache.look_up(encoder, fitted) or TokenTable.of(encoder(fitted))
         tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
         state = state or self.zero_state(len(ids), tokens)
-        if self.has_state:
+        if isinstance(self.lstm, ElmoLstm):
             contextual, state = self.lstm(words, present, state)  # (B, T + 2, D) each
         else:
             contextual = [last_layer(self.lstm, tokens, mask)]
@@ -248,12 +248,14 @@ class BiLM(nn.Module):
             return self.token_encoder.batch_to_ids(sentences)
         vocab_size = self.options.n_tokens_vocab
         assert word_id is not None and vocab_size is not None
-        ids = padded_ids(sentences, lambda word: [word_id(word)], 1).squeeze(-1)  # (B, T)
-        unknown = (ids > vocab_size).nonzero().tolist()  # rows and columns
-        if unknown:
-            word = sentences[unknown[0][0]][unknown[0][1]]
-            raise ConfigurationError(f"expected one of the {vocab_size} words that the biLM reads, got {word!r}")
-        return ids
+        rows = [[word_id(word) for word in words] for words in sentences]
+        for words, row in zip(sentences, rows, strict=True):
+            if max(row, default=0) > vocab_size:
+                unknown = words[row.index(max(row))]
+                raise ConfigurationError(f"expected one of the {vocab_size} words that the biLM reads, got {unknown!r}")
+        longest = max(map(len, rows), default=0)
+        padded = [row + [0] * (longest - len(row)) for row in rows]
+        return torch.tensor(padded, dtype=torch.long).view(len(rows), longest)  # (B, T)
 
     def get_extra_state(self) -> Tensor:
         """Return the sizes and the source, so that a state dict needs no options file beside it."""

@@ -120,9 +120,8 @@ class ByteEncoder(CharacterLevelEncoder):
 
     def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
-        begin, end = (
-            boundary_ids(mark, self.max_characters_per_token) for mark in (BEGIN_OF_SENTENCE, END_OF_SENTENCE)
-        )
+        width = self.max_characters_per_token
+        begin, end = boundary_ids(BEGIN_OF_SENTENCE, width), boundary_ids(END_OF_SENTENCE, width)
         return torch.tensor(begin, device=ids.device), torch.tensor(end, device=ids.device)
 
     def fit(self, ids: Tensor) -> Tensor:
@@ -167,6 +166,11 @@ class CharacterEncoder(ByteEncoder, CharCnn):
     def __init__(self, options: CharCnnOptions, output_dim: int) -> None:
         super().__init__(options, N_CHARACTERS, PADDING, output_dim)
         self.max_characters_per_token = options.max_characters_per_token
+
+    @property
+    def weight(self) -> Tensor:
+        """Return the vectors of characters."""
+        return self.char_embedding.weight
 
     def encode_some(self, words: Tensor) -> Tensor:
         """Encode ids (N, C) as vectors (N, P)."""

@@ -49,6 +49,11 @@ class ManyLangsEncoder(CharacterLevelEncoder):
             self.characters = CharCnn(options.char_cnn, len(options.characters) + 1, padding)
         self.projection = Linear(options.dim, output_dim)
 
+    @property
+    def weight(self) -> Tensor:
+        """Return the bias of the projection."""
+        return self.projection.bias
+
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """Return the code points of tokenized sentences, (B, T, C − 1)."""
         return batch_to_code_points(sentences, self.options.max_characters_per_token)

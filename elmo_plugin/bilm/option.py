@@ -103,14 +103,15 @@ class Block:
     @classmethod
     def reject_unknown(cls, block: Mapping[str, Any], path: str) -> None:
         """Raise `ConfigurationError` for a key of a config, at `path`, that is no option, such as a misspelt one."""
-        known = {each.key.partition(".")[0]: each.block for each in declared(cls)}
+        known, blocks = [each.key for each in declared(cls)], cls.blocks()
+        outer = [key.partition(".")[0] for key in known if "." in key]
         for key, value in block.items():
-            if key not in known:
-                expected = f"expected one of {', '.join(sorted(known))}, got an unknown key{did_you_mean(key, known)}"
-                raise ConfigurationError(f"'{path}.{key}': {expected}")
-            inside = known[key]
-            if inside is not None and isinstance(value, Mapping):
-                inside.reject_unknown(value, f"{path}.{key}")
+            if key in blocks and isinstance(value, Mapping):
+                blocks[key].reject_unknown(value, f"{path}.{key}")
+            for name in [f"{key}.{inner}" for inner in value] if key in outer else [key]:
+                if name not in known:
+                    expected = f"expected one of {', '.join(sorted(known))}, got an unknown key"
+                    raise ConfigurationError(f"'{path}.{name}': {expected}{did_you_mean(name, known)}")
 
 
 def declared(cls: type[Block]) -> list[Option]:

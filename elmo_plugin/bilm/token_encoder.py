@@ -1,7 +1,7 @@
 """The first layer of a biLM: token vectors from the ids of characters or words."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -81,14 +81,6 @@ def distinct_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
     return ids.unique(dim=0, return_inverse=True)  # two rows have the same hash
 
 
-def weights_of(module: nn.Module) -> Iterator[Tensor]:
-    """Yield the weights of a module, or those of a replica of `DataParallel`, which have another name there."""
-    for part in module.modules():
-        for weight in part.__dict__.get("_former_parameters", part._parameters).values():
-            if weight is not None:
-                yield weight
-
-
 class TokenEncoder(nn.Module, ABC, Registrable):
     """Computes token vectors from ids, without context.
 
@@ -106,7 +98,7 @@ class TokenEncoder(nn.Module, ABC, Registrable):
     @property
     def weight(self) -> Tensor:
         """Return one of the weights, which has the device and the type of all."""
-        return next(weights_of(self))
+        return next(self.parameters())
 
     @abstractmethod
     def boundaries(self, ids: Tensor) -> tuple[Any, Any]:
@@ -156,6 +148,11 @@ class WordEncoder(TokenEncoder):
         super().__init__()
         self.boundary_ids = boundary_ids
         self.embedding = nn.Embedding(n_tokens_vocab + 1, output_dim, padding_idx=0)
+
+    @property
+    def weight(self) -> Tensor:
+        """Return the vectors of words."""
+        return self.embedding.weight
 
     def boundaries(self, ids: Tensor) -> tuple[int, int]:
         """Return the ids of `<S>` and `</S>`."""

@@ -96,6 +96,7 @@ def fingerprint(part: nn.Module) -> Optional[Versions]:
         if module._forward_hooks or module._forward_pre_hooks or "parametrizations" in module._modules:
             return None
         parts += [module, module.__dict__.get("activation")]
-    if not tensors or any(tensor.requires_grad or tensor.is_inference() for tensor in tensors):
+    if not tensors:
         return None
-    return Versions(tensors, torch.is_inference_mode_enabled(), product_type(tensors[0]), *parts)
+    versions = Versions(tensors, torch.is_inference_mode_enabled(), product_type(tensors[0]), *parts)
+    return versions if versions.is_frozen else None

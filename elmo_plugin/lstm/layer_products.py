@@ -1,7 +1,8 @@
 """The matrix products of one layer: differentiable ones, or the fastest ones, whose copies of weights are kept."""
 
 from collections.abc import Sequence
-from typing import Optional
+from itertools import chain
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -10,11 +11,11 @@ from torch.nn import functional
 from elmo_plugin.lstm.types import LstmWeights, Product
 from elmo_plugin.tensors import (
     ANY,
+    FEW,
     SMALL,
     Kept,
     Prepared,
     Versions,
-    Way,
     fastest_way,
     is_worth_copying,
     product_type,
@@ -24,32 +25,35 @@ from elmo_plugin.tensors import (
 class KeptProducts(Kept):
     """Prepares the products of one layer, and keeps those of frozen weights until one of the weights changes.
 
-    What is prepared depends on no earlier batch: the products are kept by the ways that `fastest_way` chooses.
+    What is prepared depends on no earlier batch. It keeps the products by the largest number of rows, and the copies
+    that they share by their ways.
     """
 
     def __call__(self, layer: Sequence[LstmWeights], rows: int, times: int) -> dict[str, Prepared]:
         """Return the fastest products of a layer, without gradients, for `times` steps of at most `rows` sentences.
 
         `input` multiplies all tokens by W and adds b. `recurrent` is that of a step, and so is `projection`, if there
-        is one.
-        Frozen weights are worth a copy, but for large input weights, by which a text is multiplied only once.
+        is one. Frozen weights are worth a copy, but for large input weights, by which a text is multiplied only once.
         """
-        parts = [part for weights in layer for part in weights if part is not None]
-        is_frozen = not any(part.requires_grad or part.is_inference() for part in parts)
-        prepared: dict[tuple[str, Way], Prepared] = {}
-        if is_frozen:
-            prepared = self.get(Versions(parts, product_type(parts[0])), dict)
-        products = {}
-        for name, most, number in (("input", ANY, 1), ("recurrent", rows, times), ("projection", rows, times)):
-            weights = [getattr(each, name) for each in layer]
-            if weights[0] is None:
-                break  # there is no projection
-            is_kept = is_frozen and (name != "input" or weights[0].numel() <= SMALL)
-            way = fastest_way(weights[0], most, is_kept or is_worth_copying(weights[0], number))
-            if (name, way) not in prepared:
-                biases = [each.bias for each in layer] if name == "input" else (None, None)
-                prepared[name, way] = Prepared(weights, way, biases, is_recurrent=name == "recurrent")
-            products[name] = prepared[name, way]
+        versions = Versions(chain(*layer), product_type(layer[0].input))
+        kept: dict[Any, Any] = self.get(versions, dict) if versions.is_frozen else {}
+        most = 1 if rows <= 1 else FEW if rows <= FEW else ANY
+        products: dict[str, Prepared] = kept.setdefault(most, {})
+        if products:
+            return products
+        inputs, recurrents, biases, projections = zip(*layer, strict=True)
+        for name, weights, limit, number in (
+            ("input", inputs, ANY, 1),
+            ("recurrent", recurrents, most, times),
+            ("projection", projections, most, times),
+        ):
+            if weights[0] is not None:
+                is_kept = versions.is_frozen and (name != "input" or weights[0].numel() <= SMALL)
+                way = fastest_way(weights[0], limit, is_kept or is_worth_copying(weights[0], number))
+                if (name, way) not in kept:
+                    added = biases if name == "input" else (None, None)
+                    kept[name, way] = Prepared(weights, way, added, is_recurrent=name == "recurrent")
+                products[name] = kept[name, way]
         return products
 
 

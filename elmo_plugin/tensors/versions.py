@@ -1,7 +1,7 @@
 """Whether tensors have changed since something was computed from them."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Optional
 
 from torch import Tensor
 
@@ -16,15 +16,22 @@ class Versions:
 
     # Parameters
 
-    tensors : `Iterable[Tensor]`
+    tensors : `Iterable[Optional[Tensor]]`
     settings : `Any`
         What else must be equal.
     """
 
-    def __init__(self, tensors: Iterable[Tensor], *settings: Any) -> None:
+    is_frozen: bool = True
+    """Whether no tensor is trained, nor was made in inference mode, where PyTorch counts no writes."""
+
+    def __init__(self, tensors: Iterable[Optional[Tensor]], *settings: Any) -> None:
         self._storages: list[Any] = []
         self._versions: list[Any] = [*settings]
         for tensor in tensors:
+            if tensor is None:
+                continue
+            if tensor.requires_grad or tensor.is_inference():
+                self.is_frozen = False
             if isinstance(tensor, Int8Weight):  # every write quantizes it again
                 self._storages.append(tensor.quantized)
                 self._versions.append(id(tensor.quantized))

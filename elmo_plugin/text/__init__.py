@@ -8,7 +8,6 @@ from elmo_plugin.text.byte_ids import (
     batch_to_ids,
     boundary_ids,
     fit_width,
-    padded_ids,
     word_to_ids,
 )
 from elmo_plugin.text.code_points import (
@@ -136,7 +135,6 @@ __all__ = [
     "lines_of",
     "look_at",
     "names_need_header",
-    "padded_ids",
     "plain_rows",
     "prepare_text",
     "quoted_rows",
