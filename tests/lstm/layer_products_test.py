@@ -104,8 +104,8 @@ def test_an_empty_batch_is_multiplied_like_a_row_and_changes_no_choice() -> None
     elmo, ids = Elmo(bilm="english-tiny", dropout=0.0).eval(), batch_to_ids(SENTENCES)
     elmo(batch_to_ids([[]]))
     lstm = elmo.bilm.lstm
-    before = [{way for _, way in kept._kept[1]} for kept in lstm.products]  # type: ignore[operator,union-attr]
+    before = [{*kept._kept[1]} for kept in lstm.products]  # type: ignore[operator,union-attr]
     elmo(ids)
     one = Elmo(bilm="english-tiny", dropout=0.0).eval()
     one(batch_to_ids(SENTENCES[:1]))
-    assert before == [{way for _, way in kept._kept[1]} for kept in one.bilm.lstm.products]  # type: ignore[operator,union-attr]
+    assert before == [{*kept._kept[1]} for kept in one.bilm.lstm.products]  # type: ignore[operator,union-attr]
