@@ -18,12 +18,18 @@ at the same time. Each writes to a file of its own, so the output is that of one
 import json
 import os
 import shutil
+import signal
+import sys
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
+from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple, Optional
 from uuid import uuid4
 
@@ -31,12 +37,12 @@ import torch
 from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from more_itertools import peekable
+from torch import multiprocessing
 
 from elmo_plugin.common import LOCK, atomic_file, check_made_with, lock_folder
 from elmo_plugin.embedding import corpus as corpora
 from elmo_plugin.embedding.corpus import Corpus, Window
 from elmo_plugin.embedding.embedder import Embedder, mean
-from elmo_plugin.embedding.processes import unordered
 from elmo_plugin.embedding.vector_files import Arrays, Layout, VectorFile
 from elmo_plugin.text import TOKENS_PER_BATCH
 
@@ -46,6 +52,9 @@ PART = ".part"
 """The ending of the folder's name."""
 RUN, PARTS, JOINING, PARTIAL = "run.json", "parts", "joining", ".partial"
 OTHER_OUTPUT = "name another output, or delete it"
+
+Task = tuple[Path, Window]
+"""The path of a part, and the window whose vectors it gets."""
 
 
 class Counts(NamedTuple):
@@ -151,7 +160,7 @@ class CorpusEmbedder:
         names: list[str] = []
         joined = 0
 
-        def missing() -> Iterator[tuple[Path, Window]]:
+        def missing() -> Iterator[Task]:
             for window in corpus.windows():
                 name = f"{window.name(run)}{file.ending}"
                 names.append(name)
@@ -197,7 +206,7 @@ class CorpusEmbedder:
         (folder / JOINING).touch()
         yield from Tqdm.tqdm([folder / PARTS / name for name in names[joined:]], desc="writing", unit=" parts")
 
-    def _write_part(self, file: VectorFile, task: tuple[Path, Window], bar: Optional[Any] = None) -> Counter[str]:
+    def _write_part(self, file: VectorFile, task: Task, bar: Optional[Any] = None) -> Counter[str]:
         """Write the part of a window to its path."""
         path, window = task
         folder = path.parents[1]
@@ -300,3 +309,62 @@ def _resumable(folder: Path) -> Iterator[None]:
         if _part_names(folder):
             left = f"finished parts stay in '{folder}', and the same command resumes the run"
         raise ConfigurationError(f"'{str(folder).removesuffix(PART)}' cannot be written: {cause}; {left}") from error
+
+
+def unordered(
+    function: Callable[[Task], Counter[str]], tasks: Iterable[Task], processes: int
+) -> Generator[Counter[str], None, None]:
+    """Yield `function(task)` of each task, in the order in which they are finished, from several processes.
+
+    The processes share the memory of what the function holds, such as the weights of a biLM, and each uses one thread
+    of PyTorch. On Linux they are forks, which share all memory; elsewhere the function is pickled, and they share
+    tensors. Tasks are read as they are needed. If this generator is closed or raises, or if this process is killed, the
+    processes end at once.
+
+    Raises `ConfigurationError` if one of them is killed.
+    """
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(processes, context, _start, (function, receiver, sender))
+    waiting: set[Future[Counter[str]]] = set()
+    try:
+        for task in tasks:
+            waiting.add(pool.submit(_run, task))
+            if len(waiting) > processes:  # one task more than processes, so that none has to wait
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        yield from (future.result() for future in as_completed(waiting))
+    except BrokenProcessPool as error:
+        raise ConfigurationError(
+            f"one of {processes} processes was killed, perhaps because memory ran out; the same command resumes the "
+            "run, also with fewer processes"
+        ) from error
+    finally:
+        sender.close()
+        pool.shutdown(cancel_futures=True)
+        receiver.close()
+
+
+_function: Callable[[Task], Counter[str]]
+"""What this process runs, if it is one of several."""
+
+
+def _start(function: Callable[[Task], Counter[str]], receiver: Connection, sender: Connection) -> None:
+    """Prepare a process. It ends when nobody can send to `receiver` any more, so its own copy of the other end goes."""
+    global _function
+    _function = function
+    sender.close()
+    for stops in (signal.SIGINT, signal.SIGTERM):  # the process that reads the text decides
+        signal.signal(stops, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    Thread(target=_end_with, args=(receiver,), daemon=True).start()
+
+
+def _end_with(receiver: Connection) -> None:
+    """End this process, whatever it is doing, when the other end of the pipe is closed or its process is killed."""
+    receiver.poll(None)
+    os._exit(1)
+
+
+def _run(task: Task) -> Counter[str]:
+    return _function(task)
