@@ -3,17 +3,19 @@
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Optional, TypeVar, Union, cast
+from typing import Any, Optional, Union, cast
 
 import torch
 from allennlp.common import Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 from allennlp.modules.elmo import Elmo as AllenNlpElmo
+from allennlp.modules.elmo import _ElmoBiLm
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import (
     BiLM,
+    BiLMOptions,
     CharacterLevelEncoder,
     InitialState,
     ZeroState,
@@ -21,21 +23,23 @@ from elmo_plugin.bilm import (
 )
 from elmo_plugin.checkpoints import (
     ALLENNLP_BILM,
+    Checkpoint,
     Conversion,
+    SavedMix,
     allennlp_checkpoint,
     bilm_keys,
+    build_bilm,
     reject_override,
     resolve_bilm,
     save_bilm,
 )
 from elmo_plugin.common import at_least, probability
 from elmo_plugin.compat import Function, replaces
-from elmo_plugin.elmo.mixes import LayerMix, ScalarMix
+from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder
+from elmo_plugin.elmo.mixes import ConcatenateMix, LayerMix, ScalarMix, build_mix, build_part
 from elmo_plugin.elmo.sentence_cache import SentenceCache
 from elmo_plugin.tensors import outside_of_graphs
 from elmo_plugin.text import word_to_ids
-
-Part = TypeVar("Part")
 
 
 class ElmoOutput(dict[str, Any]):
@@ -407,35 +411,39 @@ def save(
     return save_bilm(bilm, Path(target), to, dtype, license, None if vocabulary is None else list(vocabulary))
 
 
-def build_part(key: str, kind: Any, part: Union[str, Lazy[Part]], **sizes: int) -> Part:
-    """Build the value of a config's `key`. In Python it may also be a registered name of its `kind`.
+def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
+    """Return the first ELMo of a model and the first mix trained with it, perhaps in `elmo_enhanced`.
 
-    Errors name the key. Raises `ConfigurationError` for a part that is already built.
+    If the model uses AllenNLP's own `Elmo`, its weights are copied into an `Elmo` of this library.
+    Raises `ConfigurationError` for a model without ELMo.
     """
-    if not isinstance(part, str | Lazy):
-        raise ConfigurationError(
-            f"'{key}': expected a string or a `Lazy`, got a {type(part).__name__}; `Elmo.from_parts` takes built parts"
-        )
-    try:
-        lazy: Lazy[Part] = Lazy(kind.by_name(part)) if isinstance(part, str) else part
-        return lazy.construct(**sizes)
-    except ConfigurationError as error:
-        if f"'{key}." in str(error):  # a part that a config describes names its own keys
-            raise
-        raise ConfigurationError(f"'{key}': {error}") from error
+    for module in model.modules():
+        if isinstance(module, Elmo):
+            mix = module.mixes[0]
+            enhanced = next((part for part in model.modules() if isinstance(part, ElmoEnhancedEncoder)), None)
+            if enhanced is not None and isinstance(mix, ConcatenateMix):  # it passes all layers on
+                mix = enhanced.input_mix or enhanced.output_mix or mix
+            return module, mix
+        if isinstance(module, AllenNlpElmo) and isinstance(getattr(module, ALLENNLP_BILM), _ElmoBiLm):
+            mix, name = module._scalar_mixes[0], type(model).__name__
+            options = BiLMOptions.from_dict(getattr(module, ALLENNLP_BILM)._token_embedder._options)
+            checkpoint = allennlp_checkpoint(module.state_dict(), f"{ALLENNLP_BILM}.", options, name)
+            weights = [weight.item() for weight in mix.scalar_parameters]
+            elmo = elmo_of(checkpoint, SavedMix(weights, mix.gamma.item(), mix.do_layer_norm), name)
+            return elmo.to(next(module.parameters()).device).eval(), elmo.mixes[0]
+    raise ConfigurationError(f"the archive's model: expected one with ELMo, got a {type(model).__name__}")
 
 
-def build_mix(
-    key: str, mix: Union[str, Lazy[LayerMix]], serialization_dir: Optional[str], num_elmo_layers: int, layer_dim: int
-) -> LayerMix:
-    """Build the mix of a config's `key` for the layers of a biLM; see `build_part`.
-
-    Raises `ConfigurationError` for first weights of a mix if the weights of a trained model hold others.
-    """
-    first = "initial_scalar_parameters"
-    if isinstance(mix, Lazy) and isinstance(mix._params, Params) and first in mix._params:
-        reject_override(serialization_dir, first, mix._params.get(first))
-    return build_part(key, LayerMix, mix, num_elmo_layers=num_elmo_layers, layer_dim=layer_dim)
+def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
+    """Return a frozen `Elmo` without dropout, with the weights and the mix of AllenNLP's own `Elmo`."""
+    bilm = build_bilm(checkpoint, source=source).requires_grad_(False)
+    sizes = bilm.options
+    mix = ScalarMix(
+        sizes.num_layers, sizes.layer_dim, saved.scalar_parameters, trainable=False, do_layer_norm=saved.do_layer_norm
+    )
+    with torch.no_grad():
+        mix.gamma.fill_(saved.gamma)
+    return Elmo.from_parts(bilm, [mix], dropout=0.0)
 
 
 def rename(state_dict: dict[str, Any], old: str, new: str) -> None:

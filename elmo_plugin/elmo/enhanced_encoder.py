@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from elmo_plugin.bilm import check_padding
 from elmo_plugin.checkpoints import bilm_sizes
 from elmo_plugin.common import at_least, probability
-from elmo_plugin.elmo.elmo import build_mix
-from elmo_plugin.elmo.mixes import LayerMix, ScalarMix
+from elmo_plugin.elmo.mixes import LayerMix, ScalarMix, build_mix
 
 
 class ElmoEnhancedEncoder(Seq2SeqEncoder):

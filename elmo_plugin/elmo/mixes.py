@@ -1,14 +1,17 @@
 """The mixes: each combines the layers of a biLM into one vector per token (ELMo §3.2)."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar, Union
 
 import torch
-from allennlp.common import Registrable
+from allennlp.common import Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
+from elmo_plugin.checkpoints import reject_override
 from elmo_plugin.common import at_least
+
+Part = TypeVar("Part")
 
 
 class LayerMix(nn.Module, ABC, Registrable):
@@ -234,3 +237,34 @@ class LearnedFunctionMix(LayerMix):
         """Mix layers (L, B, T, D): return (B, T, D), zero where there is no token."""
         stacked = layers.permute(1, 2, 0, 3).flatten(2)  # (B, T, L · D)
         return self.function(stacked) * mask.unsqueeze(-1)
+
+
+def build_part(key: str, kind: Any, part: Union[str, Lazy[Part]], **sizes: int) -> Part:
+    """Build the value of a config's `key`. In Python it may also be a registered name of its `kind`.
+
+    Errors name the key. Raises `ConfigurationError` for a part that is already built.
+    """
+    if not isinstance(part, str | Lazy):
+        raise ConfigurationError(
+            f"'{key}': expected a string or a `Lazy`, got a {type(part).__name__}; `Elmo.from_parts` takes built parts"
+        )
+    try:
+        lazy: Lazy[Part] = Lazy(kind.by_name(part)) if isinstance(part, str) else part
+        return lazy.construct(**sizes)
+    except ConfigurationError as error:
+        if f"'{key}." in str(error):  # a part that a config describes names its own keys
+            raise
+        raise ConfigurationError(f"'{key}': {error}") from error
+
+
+def build_mix(
+    key: str, mix: Union[str, Lazy[LayerMix]], serialization_dir: Optional[str], num_elmo_layers: int, layer_dim: int
+) -> LayerMix:
+    """Build the mix of a config's `key` for the layers of a biLM; see `build_part`.
+
+    Raises `ConfigurationError` for first weights of a mix if the weights of a trained model hold others.
+    """
+    first = "initial_scalar_parameters"
+    if isinstance(mix, Lazy) and isinstance(mix._params, Params) and first in mix._params:
+        reject_override(serialization_dir, first, mix._params.get(first))
+    return build_part(key, LayerMix, mix, num_elmo_layers=num_elmo_layers, layer_dim=layer_dim)
