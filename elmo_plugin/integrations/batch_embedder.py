@@ -13,9 +13,6 @@ from elmo_plugin.common import at_least
 from elmo_plugin.embedding import use_one_thread_in_a_fork
 from elmo_plugin.integrations.shared import TextEmbedder, Tokenize, pooling_named
 
-Batch = Any
-"""Columns of equal length, by their names: a mapping, a DataFrame, or a `Table` of pyarrow."""
-
 
 @final
 class BatchEmbedder(TextEmbedder):
@@ -70,13 +67,16 @@ class BatchEmbedder(TextEmbedder):
         self.output_column = output_column
         self.num_threads = num_threads
 
-    def __call__(self, batch: Batch) -> Batch:
-        """Return a copy of the batch with the column of vectors."""
+    def __call__(self, batch: Any) -> Any:
+        """Return a copy of the batch with the column of vectors.
+
+        A batch has columns of equal length, by their names: it is a mapping, a `DataFrame`, or a `Table` of pyarrow.
+        """
         if type(batch).__module__.startswith("pyarrow."):
             return self._with_arrow_column(batch)
         return self._with_column(batch)
 
-    def _with_column(self, batch: Batch) -> Batch:
+    def _with_column(self, batch: Any) -> Any:
         """Return a copy of a dict, a `DataFrame` or the like with the column of vectors."""
         if not hasattr(batch, "keys"):
             raise ConfigurationError(
