@@ -146,8 +146,7 @@ def _scores(full: DataFrame) -> Section:
     for task, rows in full.groupby("task"):
         by_variant = rows.groupby("variant")["score"]
         figure, (axis,) = panels(0.8 + 0.35 * len(by_variant))
-        places = by_variant.ngroup()
-        axis.plot(rows["score"], places + 0.2, "o", alpha=0.35, mew=0, clip_on=False)
+        axis.plot(rows["score"], by_variant.ngroup() + 0.2, "o", alpha=0.35, mew=0, clip_on=False)
         axis.errorbar(
             by_variant.mean(), range(len(by_variant)), xerr=by_variant.std().fillna(0), fmt="|", color=BLUE, ms=9, mew=2
         )

@@ -236,6 +236,7 @@ def learned_mixes(weights: Mapping[str, Tensor], model: Mapping[str, Any]) -> di
             ours = [place for place in PLACES if place in model.get("elmo_at", PLACES)]
             place = mix["place"] or (ours[int(mix["number"])] if mix["where"].startswith("text.") else "input")
             gamma = float(weights[f"{mix['name']}.gamma"])
-            learned = LearnedMix(parameters.float().softmax(dim=0).tolist(), gamma)
-            found[mix["name"] if place in found else place] = learned
+            found[mix["name"] if place in found else place] = LearnedMix(
+                parameters.float().softmax(dim=0).tolist(), gamma
+            )
     return found

@@ -138,13 +138,12 @@ def check_validation(original: Function, self: Any, *args: Any, **kwargs: Any) -
     and in memory, so neither in a distributed run nor with `max_instances_in_memory`.
     """
     original(self, *args, **kwargs)
-    metric_names = getattr(self.model, "metric_names", None) if is_ours(type(self.model)) else None
-    if metric_names is None or self._validation_data_loader is None:
+    if not is_ours(type(self.model)) or self._validation_data_loader is None:
         return
     for key, loader in (("train", self.data_loader), ("validation", self._validation_data_loader)):
         if getattr(loader, "_instances", None) == []:
             raise ConfigurationError(f"'{key}_data_path': expected at least one text, got none")
-    names = [*metric_names(), *LOSSES]
+    names = [*getattr(self.model, "metric_names", self.model.get_metrics)(), *LOSSES]
     for factor, name in self._metric_tracker.tracked_metrics:
         if name not in names:
             raise ConfigurationError(

@@ -43,8 +43,7 @@ class KnownLabels:
         self.namespace = namespace
         self.layers = layers
         # A lookup would create a missing namespace, and AllenNLP cannot save an empty one.
-        exists = namespace in vocab.get_namespaces()
-        self._names = vocab.get_index_to_token_vocabulary(namespace) if exists else {}
+        self._names = vocab.get_index_to_token_vocabulary(namespace) if namespace in vocab.get_namespaces() else {}
         self.size = len(self._names)
         if {*self._names.values()} <= {vocab._padding_token, vocab._oov_token}:
             raise ConfigurationError(

@@ -94,8 +94,9 @@ def explained(part: object, expected: str) -> Iterator[None]:
     except (AssertionError, AttributeError, LookupError, NotImplementedError, TypeError) as error:
         if type(part).__module__.partition(".")[0] in ("elmo_plugin", "allennlp", "allennlp_models"):
             raise
-        page = installed("docs/extend.md")
-        raise ConfigurationError(f"{type(part).__name__}: expected {expected}, got {error!r}; see {page}") from error
+        raise ConfigurationError(
+            f"{type(part).__name__}: expected {expected}, got {error!r}; see {installed('docs/extend.md')}"
+        ) from error
 
 
 @Predictor.register("elmo_tagger")
@@ -259,8 +260,7 @@ class ElmoEmbedderPredictor(TextPredictor):
 
 def _probs(output: JsonDict) -> list[float]:
     """Return the probability of each label, which AllenNLP's `bcn` calls `class_probabilities`."""
-    probs = output["probs"] if "probs" in output else output.get("class_probabilities", [])
-    return [float(value) for value in probs]
+    return [float(value) for value in output.get("probs") or output.get("class_probabilities") or []]
 
 
 def _with_a_token(instance: Instance) -> Instance:

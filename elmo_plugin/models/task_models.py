@@ -310,8 +310,7 @@ class ElmoTagger(Model):
 
     def _decode(self, logits: Tensor, mask: BoolTensor) -> list[list[int]]:
         if self.crf is not None:
-            best: list[Any] = self.crf.viterbi_tags(logits, mask)
-            return [tags for tags, _ in best]
+            return [tags for tags, _ in self.crf.viterbi_tags(logits, mask)]  # type: ignore[misc]
         rows = zip(logits.argmax(dim=-1).tolist(), mask.sum(dim=1).tolist(), strict=True)
         return [tags[:length] for tags, length in rows]
 
@@ -332,11 +331,11 @@ class ElmoTagger(Model):
         return -log_likelihood.mean()
 
     def _measure(self, predicted: list[list[int]], tags: Tensor, mask: BoolTensor) -> None:
-        best = torch.tensor([tag for row in predicted for tag in row], device=tags.device)  # (N,)
-        self.accuracy(best, tags[mask])
+        self.accuracy(torch.tensor([tag for row in predicted for tag in row], device=tags.device), tags[mask])  # (N,)
         if self.span_f1 is not None:
-            rows = zip(predicted, tags.tolist(), strict=True)
-            gold = [[*map(self.labels.name, row[: len(found)])] for found, row in rows]
+            gold = [
+                [*map(self.labels.name, row[: len(found)])] for found, row in zip(predicted, tags.tolist(), strict=True)
+            ]
             self.span_f1([[*map(self.labels.name, row)] for row in predicted], gold)
 
     def _probabilities(self, logits: Tensor, mask: BoolTensor) -> Tensor:
@@ -497,10 +496,6 @@ class ElmoClassifier(Model):
             {self.labels.name(index): value for index, value in enumerate(row)} for row in probs.tolist()
         ]
         return output_dict
-
-    def metric_names(self) -> list[str]:
-        """Return the names of all metrics."""
-        return [*self.get_metrics()]
 
     def get_metrics(self, reset: bool = False) -> dict[str, float]:
         """Return the accuracy, the F1 averaged over the labels and, with `verbose_metrics`, the F1 of each label."""
