@@ -7,7 +7,6 @@ share, and the rest of its answer as JSON, so nothing that it read is more than 
 
 import gzip
 import json
-import math
 import mmap
 import os
 import resource  # does not exist on Windows
@@ -108,7 +107,7 @@ def _answer(read: Callable[[], Any], shared: mmap.mmap, sending: int, size: int,
         if dtype not in NUMBERS:
             raise TypeError(f"expected real numbers, got {dtype}")
         start = end + -end % ALIGNMENT
-        end = start + math.prod(value.shape) * NUMBERS[dtype].itemsize
+        end = start + torch.Size(value.shape).numel() * NUMBERS[dtype].itemsize
         if end > len(shared):
             raise ValueError(f"expected at most {len(shared):,} bytes of numbers in a file of {size:,}, got more")
         place: Any = [dtype, list(value.shape), start]
@@ -153,7 +152,7 @@ def _shared_tensor(shared: mmap.mmap, block: dict[str, Any]) -> Any:
 
 def _tensor_at(shared: mmap.mmap, dtype: str, shape: list[int], start: int) -> Tensor:
     """Return the tensor at a place of shared memory, which lives as long as the tensor."""
-    count = math.prod(shape)
+    count = torch.Size(shape).numel()
     if not count:
         return torch.empty(shape, dtype=NUMBERS[dtype])
     return torch.frombuffer(shared, dtype=NUMBERS[dtype], count=count, offset=start).view(shape)

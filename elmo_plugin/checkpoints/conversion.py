@@ -95,7 +95,7 @@ def convert(
 
     Raises `ConfigurationError` for files that cannot be read or written, and for a biLM that the format cannot hold.
     """
-    form = _format(target, to, dtype, license)
+    form, _ = _format(target, to, dtype, license)
     with Tqdm.tqdm(total=2, desc="reading, then writing", unit=" steps") as progress:
         checkpoint = load_checkpoint(source, options_file)
         fitting_bilm(checkpoint, source=source)  # a format of another package may not have compared them
@@ -152,22 +152,21 @@ def write_checkpoint(
     dtype : `str`
         One of `elmo_plugin.tensors.NUMBER_TYPES`; `float32` for `bilm-tf`.
     license : `Optional[str]`
-        The licence in the model card of `hub`, such as `apache-2.0`; see `write_hub_folder`.
+        The licence in the model card of `hub`, such as `apache-2.0`; `unknown` by default.
 
     Raises `ConfigurationError` if the files cannot be written, and for a biLM that the format cannot hold.
     """
-    form, numbers = _format(target, to, dtype, license), number_type(dtype, "dtype")
+    form, numbers = _format(target, to, dtype, license)
     if form == "native":
         Native().write(checkpoint, target, numbers)
         return Conversion(checkpoint, [], [])
     if form == "hub":
-        return Conversion(checkpoint, [], write_hub_folder(checkpoint, target, numbers, license))
+        return Conversion(checkpoint, [], _write_hub_folder(checkpoint, target, numbers, license))
     left_out = [] if checkpoint.softmax is None else ["softmax"]
-    checkpoint = checkpoint._replace(softmax=None)
-    return Conversion(checkpoint, left_out, BilmTf().write(checkpoint, target))
+    return Conversion(checkpoint._replace(softmax=None), left_out, BilmTf().write(checkpoint, target))
 
 
-def write_hub_folder(
+def _write_hub_folder(
     checkpoint: Checkpoint,
     folder: Path,
     dtype: torch.dtype,
@@ -199,10 +198,12 @@ def write_hub_folder(
         return sorted(path.name for path in partial.iterdir())
 
 
-def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str]) -> str:
-    """Return the format to write. Raises `ConfigurationError` if it cannot be written, or not to this target."""
+def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str]) -> tuple[str, torch.dtype]:
+    """Return the format and the number type to write.
+
+    Raises `ConfigurationError` for a format or a type that cannot be written, or not to this target.
+    """
     form = to or ("native" if target.suffix == SUFFIX else "bilm-tf")
-    number_type(dtype, "dtype")
     if form not in FORMATS:
         raise ConfigurationError(f"expected one of the formats {', '.join(FORMATS)}, got '{form}'")
     if form == "bilm-tf" and dtype != "float32":
@@ -215,7 +216,7 @@ def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str])
         check_target(target)
     elif target.suffix in FILE_SUFFIXES:
         raise ConfigurationError(f"'{target}': expected a folder for the files of {form}, got the name of a file")
-    return form
+    return form, number_type(dtype, "dtype")
 
 
 def _with_warm_state(checkpoint: Checkpoint, text: Path) -> Checkpoint:

@@ -52,7 +52,6 @@ _PUBLISHED = (
 PUBLISHED_OPTIONS = f"{_PUBLISHED}_options.json"
 PUBLISHED_WEIGHTS = f"{_PUBLISHED}_weights.hdf5"
 FORMS = ({"options_file", "weight_file"}, {"weight_file"}, {"pretrained"}, {"options", "seed"}, {"options"})
-PATHS = ("pretrained", "options_file", "weight_file")
 MOST_NAMES = 10
 """The largest number of file names that an error lists."""
 STATE_DICTS = (".th", ".pth", ".pt", ".bin", ".ckpt", ".pkl")
@@ -110,7 +109,7 @@ def bilm_keys(
         )
     if set(keys) not in FORMS:
         raise ConfigurationError(f"'bilm': expected the key 'pretrained', or 'options' and 'seed', got {sorted(keys)}")
-    for key in keys.keys() & PATHS:
+    for key in keys.keys() - {"options", "seed"}:
         if not (keys[key] and isinstance(keys[key], (str, PathLike))):
             raise ConfigurationError(
                 f"'{key}': expected a path, a URL or the name of a bundled biLM, got {keys[key]!r}"

@@ -47,8 +47,8 @@ def read_text(path: Path, name: str) -> str:
             raise ConfigurationError(f"'{name}': expected at most {most:,} bytes of text, got more")
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigurationError(f"'{name}', line {line}: expected UTF-8 text, got {error}") from error
+        lines = content[: error.start].count(b"\n")
+        raise ConfigurationError(f"'{name}', line {lines + 1}: expected UTF-8 text, got {error}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigurationError(f"'{name}' cannot be read: {error}") from error
 
