@@ -1,6 +1,5 @@
 """What the command line prints: warnings, results, errors without a traceback, and what to do next."""
 
-import json
 import logging
 import os
 import re
@@ -8,7 +7,6 @@ import sys
 import tarfile
 import warnings
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -80,19 +78,6 @@ def is_command() -> bool:
     processes that `python -m allennlp` and ours spawn only share their `sys.argv`.
     """
     return program() in (*OURS, "python -m allennlp") or "allennlp.__main__" in sys.modules
-
-
-def config_at(path: Path) -> Any:
-    """Return the config of a run or a model archive; `None` if there is none that can be read."""
-    try:
-        if path.name.endswith(".tar.gz"):
-            with tarfile.open(path) as archive:
-                first = archive.next()  # AllenNLP puts the config first
-                content = archive.extractfile(first) if first is not None and first.name == "config.json" else None
-                return None if content is None else json.load(content)
-        return json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, tarfile.TarError):  # the command itself reports what is wrong
-        return None
 
 
 def adapt_console() -> None:

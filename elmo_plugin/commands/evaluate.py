@@ -3,16 +3,14 @@
 import inspect
 import json
 import sys
-from os import fspath
+import tarfile
 from pathlib import Path
 from typing import Any
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.params import parse_overrides, with_overrides
-from allennlp.common.util import dump_metrics
 
 from elmo_plugin import checkpoints, embedding, pretraining, text
-from elmo_plugin.commands.console import config_at
 from elmo_plugin.common import names_our_components
 from elmo_plugin.compat import replaces
 
@@ -24,7 +22,7 @@ OF_ARCHIVES = ("cmd_overrides", "weights_file", "predictions_output_file", "exte
 def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Evaluate, and print the metrics. Archives of models without components of this package are not changed."""
     given = inspect.signature(original).bind(*args, **kwargs).arguments
-    source, data, output = fspath(given["archive_file"]), given["input_file"], given.get("metrics_output_file")
+    source, data, output = str(given["archive_file"]), given["input_file"], given.get("metrics_output_file")
     if unfinished := checkpoints.unfinished_run(source):
         raise ConfigurationError(unfinished)
     if (source in checkpoints.bundled_names() and not Path(source).exists()) or Path(source).suffix == ".safetensors":
@@ -32,9 +30,9 @@ def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
             raise ConfigurationError(f"'{source}': expected a model archive for {', '.join(others)}, got a biLM")
         metrics = pretraining.evaluate_language_model(source, data, embedding.find_device(given.get("cuda_device", -1)))
         if output:
-            dump_metrics(output, metrics)
+            Path(output).write_text(json.dumps(metrics, indent=4), encoding="utf-8")
     else:
-        config = config_at(Path(source))
+        config = _config_at(Path(source))
         if not names_our_components(config):
             return original(*args, **kwargs)
         overrides = given.get("cmd_overrides") or {}
@@ -61,3 +59,16 @@ def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
     if output is None:  # AllenNLP only logs them
         print(json.dumps(metrics, indent=2, default=str))
     return metrics
+
+
+def _config_at(path: Path) -> Any:
+    """Return the config of a run or a model archive; `None` if there is none that can be read."""
+    try:
+        if path.name.endswith(".tar.gz"):
+            with tarfile.open(path) as archive:
+                first = archive.next()  # AllenNLP puts the config first
+                content = archive.extractfile(first) if first is not None and first.name == "config.json" else None
+                return None if content is None else json.load(content)
+        return json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, tarfile.TarError):  # the command itself reports what is wrong
+        return None

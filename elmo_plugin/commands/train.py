@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import sys
-from contextlib import closing
 from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
@@ -55,7 +54,7 @@ PREDICTORS = {
 class _ConfigOfRun(Params):
     """A config that a killed run leaves in its folder completely or not at all, so that `--recover` can read it.
 
-    AllenNLP writes it as soon as the folder is that of this run, so this also locks the folder until `close`.
+    AllenNLP writes it as soon as the folder is that of this run, so this also locks the folder.
     """
 
     lock: Optional[int] = None
@@ -65,10 +64,6 @@ class _ConfigOfRun(Params):
             self.lock = lock_folder(Path(params_file).parent)
         with atomic_file(Path(params_file)) as unfinished:
             super().to_file(str(unfinished), *args, **kwargs)
-
-    def close(self) -> None:
-        if self.lock is not None:
-            os.close(self.lock)
 
 
 @replaces("allennlp.commands.train.train_model")
@@ -108,11 +103,10 @@ def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     given["include_package"] = ["elmo_plugin", *(given.get("include_package") or [])]
     train_now = partial(original, **given)
     try:
-        with closing(config_of_run):
-            if "exact_resume" in callbacks:
-                model = _train_with_exact_resume(train_now, folder, bool(params.params.get("distributed")))
-            else:
-                model = train_now()
+        if "exact_resume" in callbacks:
+            model = _train_with_exact_resume(train_now, folder, bool(params.params.get("distributed")))
+        else:
+            model = train_now()
     except (KeyboardInterrupt, SigTermReceived) as error:
         if not is_command():
             raise
@@ -125,6 +119,9 @@ def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
         if is_ours and is_users_mistake(error) and not any(folder.glob("*.th")):
             shutil.rmtree(folder, ignore_errors=True)
         raise
+    finally:
+        if config_of_run.lock is not None:
+            os.close(config_of_run.lock)
     if is_command() and not given.get("dry_run"):
         say_trained(folder)
     return model

@@ -43,8 +43,9 @@ def read_config(original: Function, cls: type[Params], path: Any, *args: Any, **
         raise ConfigurationError(f"'{name}': expected a config, got {got}; a config is a file of JSON or jsonnet")
     params: Params = original(cls, path, *args, **kwargs)
     if not isinstance(params.params, dict):
-        got = json.dumps(params.params)
-        raise ConfigurationError(f"'{name}': the config: expected an object {{ … }}, got {got:.80}")
+        raise ConfigurationError(
+            f"'{name}': the config: expected an object {{ … }}, got {json.dumps(params.params):.80}"
+        )
     return params
 
 

@@ -14,9 +14,7 @@ from typing import Any, Optional
 import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Token, TokenIndexer
-from allennlp.data.fields import TextField
-from allennlp.data.token_indexers import SingleIdTokenIndexer
+from allennlp.data import Token, fields, token_indexers
 from allennlp.interpret.influence_interpreters import influence_interpreter, simple_influence
 from allennlp.interpret.saliency_interpreters import (
     integrated_gradient,
@@ -116,13 +114,13 @@ def index_all_words(original: Function, self: Any, all_tokens: list[str]) -> Any
     three indexers. Hotflip replaces words by other words of the vocabulary, so it needs their ids.
     Guard: none is needed; the indexers that AllenNLP supports give the same ids.
     """
-    indexers: dict[str, TokenIndexer] = self.predictor._dataset_reader._token_indexers
-    if not any(isinstance(indexer, SingleIdTokenIndexer) for indexer in indexers.values()):
+    indexers = self.predictor._dataset_reader._token_indexers
+    if not any(isinstance(indexer, token_indexers.SingleIdTokenIndexer) for indexer in indexers.values()):
         raise ConfigurationError(
             "'hotflip' swaps words of a vocabulary: expected the token indexer 'single_id' in the dataset reader, "
             f"got {[type(indexer).__name__ for indexer in indexers.values()]}"
         )
-    field = TextField([Token(token) for token in all_tokens], indexers)
+    field = fields.TextField([Token(token) for token in all_tokens], indexers)
     field.index(self.vocab)
     return move_to_device(field.batch_tensors([field.as_tensor(field.get_padding_lengths())]), self.cuda_device)
 

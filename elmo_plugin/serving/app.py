@@ -7,13 +7,12 @@ from typing import Annotated, Any, Optional
 
 import numpy as np
 from allennlp.common.checks import ConfigurationError
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import Response
 
 from elmo_plugin.serving.limits import Guard, Limits, at_most, error_answer
 from elmo_plugin.serving.metrics import add_metrics

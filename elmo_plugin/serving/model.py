@@ -103,10 +103,9 @@ def load_served(
     Raises `ConfigurationError` for files that cannot be read and for models of another kind.
     """
     named = Path(model)
-    in_run = named.name == "model.tar.gz"  # `elmo-plugin train` gives each archive this name, in a folder of its own
-    name = named.parent.name if in_run and named.parent.name else named.name
+    # `elmo-plugin train` gives each archive the same name, in a folder of its own
+    name = (named.parent.name if named.name == "model.tar.gz" else "") or named.name
     device = embedding.find_device(cuda_device)
-    tokenizer: Optional[Tokenizer] = None
     labels: Optional[Predictor] = None
     scorer: Optional[pretraining.BidirectionalLanguageModel] = None
     path = checkpoints.trained_model(model, "model")
@@ -120,8 +119,6 @@ def load_served(
         scorer = archive.model
     else:
         labels = _predictor(archive, model, predictor, language)
-        if isinstance(labels, models.ElmoClassifierPredictor):
-            tokenizer = getattr(archive.validation_dataset_reader, "_tokenizer", None)
         embedders = _trained_embedder(archive.model)
     if scorer is not None:
         scorer.eval().requires_grad_(False)
@@ -130,9 +127,10 @@ def load_served(
         }
     for embedder in [*embedders.values()]:
         embedders |= {mix: embedder.with_mix(mix) for mix in MIXES}
-    if tokenizer is None:
-        read_by = embedders["all"].elmo if archive is None else archive.model
-        tokenizer = text.SpacyBlankTokenizer(language or bilm.language_of(read_by) or "en")
+    reader = labels._dataset_reader if isinstance(labels, models.ElmoClassifierPredictor) else None
+    read_by = embedders["all"].elmo if archive is None else archive.model
+    spacy_blank = text.SpacyBlankTokenizer(language or bilm.language_of(read_by) or "en")
+    tokenizer = getattr(reader, "_tokenizer", spacy_blank)
     if language_model is not None:
         scorer = pretraining.load_language_model(language_model).to(device)
     words = None if scorer is None else pretraining.BiLMPredictor(scorer, pretraining.TextShardsReader())
