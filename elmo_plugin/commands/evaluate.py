@@ -30,7 +30,7 @@ def evaluate_from_archive(original: Any, *args: Any, **kwargs: Any) -> Any:
             raise ConfigurationError(f"'{source}': expected a model archive for {', '.join(others)}, got a biLM")
         metrics = pretraining.evaluate_language_model(source, data, embedding.find_device(given.get("cuda_device", -1)))
         if output:
-            Path(output).write_text(json.dumps(metrics, indent=4), encoding="utf-8")
+            Path(output).write_text(json.dumps(metrics, indent=2), encoding="utf-8")
     else:
         config = _config_at(Path(source))
         if not names_our_components(config):

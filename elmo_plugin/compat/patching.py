@@ -22,15 +22,14 @@ def replaces(*paths: str) -> Callable[[Function], Function]:
     def replace(path: str, replacement: Function) -> None:
         owner_path, _, name = path.rpartition(".")
         owner = pkgutil.resolve_name(owner_path)
-        original = getattr(owner, name)
-        is_class_method = inspect.ismethod(original)
-        original = original.__func__ if is_class_method else original
+        found = inspect.getattr_static(owner, name)
+        original = found.__func__ if isinstance(found, classmethod) else found
 
         @functools.wraps(original)
         def repaired(*args: Any, **kwargs: Any) -> Any:
             return replacement(original, *args, **kwargs)
 
-        setattr(owner, name, classmethod(repaired) if is_class_method else repaired)
+        setattr(owner, name, classmethod(repaired) if isinstance(found, classmethod) else repaired)
         for module in list(sys.modules.values()) if inspect.ismodule(owner) else []:
             attributes = getattr(module, "__dict__", {})  # not `getattr(module, name)`, which would run lazy imports
             if attributes.get(name) is original:

@@ -70,19 +70,15 @@ class Endpoints:
         sentences = await self._words(request)
         per_word = prod(size for size in embedder.shape if size > 0)  # (L, T, D), or (T, width); T is -1
         at_most(self.limits.numbers, per_word * sum(map(len, sentences)), "the vectors", "numbers in an answer")
-        arrays = await self.thread.answer(embedder.embed, sentences)
-        pairs = zip(sentences, arrays, strict=True)
+        pairs = zip(sentences, await self.thread.answer(embedder.embed, sentences), strict=True)
         return await self._respond(list, [{"tokens": tokens, "vectors": array} for tokens, array in pairs])
 
     async def _words(self, request: Sentences) -> list[list[str]]:
+        """Split raw text into words. Raises `HTTPException` for what is no text, and for too many or too long words."""
         for key in request.model_extra or ():
             raise HTTPException(422, f"'{key:.100}': expected only the keys {', '.join(type(request).model_fields)}")
-        return await self._read(request.sentences)
-
-    async def _read(self, texts: Sequence[Any]) -> list[list[str]]:
-        """Split raw text into words. Raises `HTTPException` for what is no text, and for too many or too long words."""
-        await run_in_threadpool(self.limits.check, texts)
-        sentences = await self.thread.answer(self.model.read, texts)
+        await run_in_threadpool(self.limits.check, request.sentences)
+        sentences = await self.thread.answer(self.model.read, request.sentences)
         await run_in_threadpool(self.limits.check, sentences)
         return sentences
 
@@ -109,7 +105,7 @@ class Endpoints:
         at_most(MOST_CHARACTERS, len(sentence), "'sentence'", "characters on this page; the API takes more")
         shown: dict[str, Any] = {}
         if sentence.strip():
-            (shown["words"],) = await self._read([sentence])
+            (shown["words"],) = await self._words(Sentences(sentences=[sentence]))
             if self.model.label_task is not None:
                 (shown["label"],) = await self.thread.answer(self.model.label, [sentence])
             if self.model.label_task == "tag":

@@ -22,7 +22,6 @@ Text = Union[str, list[str]]
 Task = Callable[[Sequence[Any]], list[Any]]
 """A function from items to one answer for each. The answer to an item does not depend on the other items."""
 
-MIXES = ("all", "last", "average")
 PREDICTORS = {"elmo_tagger": models.ElmoTaggerPredictor, "elmo_classifier": models.ElmoClassifierPredictor}
 MOST_TOGETHER = 16
 """The most items of several requests that are answered by one call."""
@@ -126,7 +125,7 @@ def load_served(
             "all": embedding.Embedder(elmo.Elmo.from_parts(scorer.bilm, [], dropout=0.0), scorer.vocab.get_token_index)
         }
     for embedder in [*embedders.values()]:
-        embedders |= {mix: embedder.with_mix(mix) for mix in MIXES}
+        embedders |= {mix: embedder.with_mix(mix) for mix in ("all", "last", "average")}
     reader = labels._dataset_reader if isinstance(labels, models.ElmoClassifierPredictor) else None
     read_by = embedders["all"].elmo if archive is None else archive.model
     spacy_blank = text.SpacyBlankTokenizer(language or bilm.language_of(read_by) or "en")
