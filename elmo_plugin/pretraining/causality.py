@@ -74,7 +74,6 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
 def _outputs(contextualizer: Seq2SeqEncoder, sentence: Tensor) -> Tensor:
     """Return the last layer of both directions (2, T, P) for one sentence (T, I)."""
     reset_states(contextualizer)
-    device = next((parameter.device for parameter in contextualizer.parameters()), sentence.device)
-    mask = torch.ones(1, len(sentence), dtype=torch.bool, device=device)  # (B, T)
-    outputs = contextualizer(sentence.unsqueeze(0).to(device), mask)  # (…, B, T, 2P)
+    mask = torch.ones(1, len(sentence), dtype=torch.bool)  # (B, T)
+    outputs = contextualizer(sentence.unsqueeze(0), mask)  # (…, B, T, 2P)
     return outputs.reshape(-1, *outputs.shape[-2:])[-1].unflatten(-1, (2, -1)).transpose(0, 1)

@@ -284,10 +284,17 @@ class ShardsLoader(DataLoader, ABC):
             self._place = self._place[0] + 1, 0, 0, 0
 
     def _settings(self) -> dict[str, Any]:
-        # The size of the text identifies it: to compare the content would take too long.
-        text = {"files": len(self.shards), "bytes": sum(shard.stat().st_size for shard in self.shards)}
         epoch = {"batches_per_epoch": len(self)} if self.endless else {}
-        return {"order": ORDER, **text, **epoch, "shuffle": self.endless, "seed": self.seed, **self.sizes}
+        return {
+            "order": ORDER,
+            # The size of the text identifies it: to compare the content would take too long.
+            "files": len(self.shards),
+            "bytes": sum(shard.stat().st_size for shard in self.shards),
+            **epoch,
+            "shuffle": self.endless,
+            "seed": self.seed,
+            **self.sizes,
+        }
 
 
 def steps(sentence: list[str]) -> Iterator[tuple[str, ...]]:

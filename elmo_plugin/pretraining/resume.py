@@ -68,8 +68,12 @@ class AtomicCheckpointer(Checkpointer):
         **kwargs: Any,
     ) -> None:
         # With a count or an age of 0, each checkpoint would be removed as soon as it is saved.
-        counts = ("save_every_num_batches", "keep_most_recent_by_count", "keep_most_recent_by_age")
-        at_least(1, **{key: kwargs.get(key) for key in counts})
+        at_least(
+            1,
+            save_every_num_batches=kwargs.get("save_every_num_batches"),
+            keep_most_recent_by_count=kwargs.get("keep_most_recent_by_count"),
+            keep_most_recent_by_age=kwargs.get("keep_most_recent_by_age"),
+        )
         super().__init__(serialization_dir, **kwargs)
         at_least(0, save_every_num_minutes=save_every_num_minutes, save_every_num_seconds=self._save_every_num_seconds)
         if save_every_num_minutes is not None:

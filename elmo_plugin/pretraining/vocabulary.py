@@ -163,8 +163,11 @@ class BiLMVocabulary(Vocabulary):
             some = random.Random(0).sample(shards, min(len(shards), SHARDS_OF_A_LANGUAGE))
             first_lines = chain.from_iterable(islice(shard_lines(shard), LINES_OF_A_LANGUAGE) for shard in some)
             language, certainty = guess_language(" ".join(first_lines))
-            said = "the text is in the language %r (%.2f sure); set 'vocabulary.language' if it is another"
-            logger.warning(said, language, certainty)
+            logger.warning(
+                "the text is in the language %r (%.2f sure); set 'vocabulary.language' if it is another",
+                language,
+                certainty,
+            )
         vocab.add_token_to_namespace(language, LANGUAGE)
         return vocab
 
