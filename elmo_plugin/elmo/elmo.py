@@ -156,8 +156,12 @@ class Elmo(nn.Module, Registrable):
         model.requires_grad_(requires_grad).set_precision(precision)
         key = "mix" if scalar_mix_parameters is None else "scalar_mix_parameters"
         if mix is None:
-            weights = {"initial_scalar_parameters": scalar_mix_parameters, "trainable": scalar_mix_parameters is None}
-            mix = Lazy(ScalarMix, constructor_extras={**weights, "do_layer_norm": do_layer_norm})
+            mix = Lazy(
+                ScalarMix,
+                initial_scalar_parameters=scalar_mix_parameters,
+                trainable=scalar_mix_parameters is None,
+                do_layer_norm=do_layer_norm,
+            )
         elif do_layer_norm or scalar_mix_parameters is not None:
             raise ConfigurationError(
                 "'mix': expected 'do_layer_norm' and 'scalar_mix_parameters' inside it, got them beside it"

@@ -196,8 +196,8 @@ class Corpus:
                     seen.add(row.id)
                 self._n_read += 1
                 # Where tabs separate tokens, a tab at either end of a line marks an empty token.
-                is_tabbed = isinstance(self.tokenizer, JustTabsTokenizer)
-                yield row if is_tabbed else row._replace(text=row.text.strip(WHITE_SPACE))
+                around = "" if isinstance(self.tokenizer, JustTabsTokenizer) else WHITE_SPACE
+                yield row._replace(text=row.text.strip(around))
 
     def _window(self, start: int, rows: Sequence[Row]) -> Window:
         ids = [row.id for row in rows if row.id is not None]

@@ -26,7 +26,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from functools import partial
-from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
@@ -181,8 +180,8 @@ class CorpusEmbedder:
         with _kept_apart(), Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True) as bar:
             tasks = peekable(missing())
             first = tasks[:most]  # so that no process is started that would have nothing to do
-            texts = chain.from_iterable(window.texts for _, window in first)
-            self._embedder.language_check.read(texts)  # here, so that only one process says what language it is
+            # Here, so that only one process says what language the text is in.
+            self._embedder.language_check.read(text for _, window in first for text in window.texts)
             if len(first) > 1:
                 results = unordered(partial(self._write_part, file), tasks, len(first))
             else:

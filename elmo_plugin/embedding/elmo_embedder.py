@@ -13,7 +13,7 @@ from elmo_plugin.checkpoints import PUBLISHED_OPTIONS, PUBLISHED_WEIGHTS
 from elmo_plugin.common import at_least
 from elmo_plugin.embedding.corpus import Corpus
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder
-from elmo_plugin.embedding.embedder import load_by_keys
+from elmo_plugin.embedding.embedder import load
 from elmo_plugin.embedding.vector_files import Hdf5File
 from elmo_plugin.text import AsciiSpacesTokenizer, token_lists
 
@@ -48,8 +48,9 @@ class ElmoEmbedder:
         cuda_device: int = -1,
         initial_state: Optional[str] = None,
     ) -> None:
-        keys = {"options_file": options_file, "weight_file": weight_file}
-        self._embedder = load_by_keys(keys, "all", "float32", cuda_device, initial_state)
+        self._embedder = load(
+            weight_file, cuda_device=cuda_device, initial_state=initial_state, options_file=options_file
+        )
 
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Return the layers (B, L, T, D) and the mask (B, T) of sentences, on the biLM's device.

@@ -77,8 +77,8 @@ class Embedder:
         elif (name := check_mix(mix)) == ALL:
             mixes = []
         else:
-            sizes = {"num_elmo_layers": bilm.options.num_layers, "layer_dim": bilm.options.layer_dim}
-            mixes = [LayerMix.by_name(name)(**sizes)]
+            sizes = bilm.options
+            mixes = [LayerMix.by_name(name)(num_elmo_layers=sizes.num_layers, layer_dim=sizes.layer_dim)]
             if any(weight.requires_grad for weight in mixes[0].parameters()):
                 raise ConfigurationError(
                     f"'mix': expected a mix without weights to train, got {name!r}; 'trained' reads those in the "
@@ -232,8 +232,9 @@ def check_mix(mix: str, others: Sequence[str] = (), key: str = "mix") -> str:
     """Return the registered name of a mix, or `all`. Raises `ConfigurationError`, which lists the `others` too."""
     name = "last" if mix == TOP else mix
     if not isinstance(mix, str) or name not in (ALL, *LayerMix.list_available()):
-        names = ", ".join([ALL, *LayerMix.list_available(), TOP, *others])
-        raise ConfigurationError(f"'{key}': expected one of {names}, got {mix!r}")
+        raise ConfigurationError(
+            f"'{key}': expected one of {', '.join([ALL, *LayerMix.list_available(), TOP, *others])}, got {mix!r}"
+        )
     return name
 
 

@@ -316,8 +316,9 @@ class ParquetFile(VectorFile):
             rows, TOKENS_IN_GROUP, get_len=lambda row: len(row["tokens"]) + BOUNDARIES, strict=False
         )
         schema = arrow.schema(columns)
-        compression = "zstd" if self.compress else "none"
-        with parquet.ParquetWriter(path, schema, compression=compression, use_dictionary=False) as writer:
+        with parquet.ParquetWriter(
+            path, schema, compression="zstd" if self.compress else "none", use_dictionary=False
+        ) as writer:
             for group in groups:
                 writer.write_table(arrow.Table.from_pylist(group, schema))
 

@@ -83,9 +83,9 @@ class BatchEmbedder(TextEmbedder):
                 f"expected a batch of columns, such as a dict or a DataFrame, got a {type(batch).__name__}"
             )
         if self.input_column not in batch:
-            columns = ", ".join(map(repr, batch)) or "none"
             raise ConfigurationError(
-                f"'input_column': expected one of the columns {columns}, got {self.input_column!r}"
+                f"'input_column': expected one of the columns {', '.join(map(repr, batch)) or 'none'}, got "
+                f"{self.input_column!r}"
             )
         column = batch[self.input_column]
         if isinstance(column, str):
