@@ -25,7 +25,7 @@ from elmo_plugin.bilm.token_encoder import (
     check_padding,
 )
 from elmo_plugin.bilm.word_cache import WordCache
-from elmo_plugin.common import without_memory
+from elmo_plugin.common import named_errors, without_memory
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.tensors import Int8Weight, Kept
 
@@ -263,14 +263,11 @@ class BiLM(nn.Module):
 
     def set_extra_state(self, state: Tensor) -> None:
         """Check that the weights about to be loaded have the sizes of this biLM."""
-        try:
+        place = "the biLM's '_extra_state' in the state dict"
+        with named_errors(place, AttributeError, KeyError, ValueError, ConfigurationError):
             options, _ = read_extra_state(state)
-        except (AttributeError, KeyError, ValueError, ConfigurationError) as error:
-            raise ConfigurationError(f"the biLM's '_extra_state' in the state dict: {error}") from error
         if options != self.options:
-            raise ConfigurationError(
-                f"the biLM's '_extra_state' in the state dict: expected {self.options}, got {options}"
-            )
+            raise ConfigurationError(f"{place}: expected {self.options}, got {options}")
 
 
 def count_parameters(options: BiLMOptions) -> int:

@@ -38,8 +38,7 @@ def last_layer(encoder: Seq2SeqEncoder, tokens: Tensor, mask: Tensor) -> Tensor:
     """Return the last layer (B, T, 2P), zero beyond a sentence's end, from tokens (B, T, P) and their mask (B, T)."""
     reset_states(encoder)
     outputs = encoder(tokens, mask)  # (B, T, 2P) of the last layer, or (layers, B, T, 2P)
-    last: Tensor = outputs if outputs.dim() == 3 else outputs[-1]
-    return last * mask.unsqueeze(-1)
+    return (outputs if outputs.dim() == 3 else outputs[-1]) * mask.unsqueeze(-1)
 
 
 def reset_states(encoder: Seq2SeqEncoder) -> None:

@@ -51,10 +51,9 @@ class InitialState(ABC, Registrable):
         made_by = fingerprint(bilm) if self.same_for_every_sentence and bilm.has_state else None
         if made_by is None:
             return None
-        state: LstmState = bilm.after_boundaries.get(
+        return bilm.after_boundaries.get(
             (self, made_by), lambda: bilm.read_boundaries(self.before(bilm, 1, bilm.weight))
         )
-        return state
 
 
 @InitialState.register("zero")

@@ -6,7 +6,6 @@ from typing import Optional
 import torch
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from elmo_plugin.bilm.character_encoder import CharCnn
 from elmo_plugin.bilm.sizes import ManyLangsOptions
@@ -74,7 +73,7 @@ class ManyLangsEncoder(CharacterLevelEncoder):
                 "ELMo's token indexer: expected 'elmo_many_langs', because the biLM reads Unicode characters, got "
                 "other ids, perhaps those of 'elmo_characters'"
             )
-        return pad(ids, (0, self.options.max_characters_per_token - 1 - ids.size(-1)))
+        return nn.functional.pad(ids, (0, self.options.max_characters_per_token - 1 - ids.size(-1)))
 
     def encode_some(self, words: Tensor) -> Tensor:
         """Encode code points (N, C − 1) as vectors (N, P)."""

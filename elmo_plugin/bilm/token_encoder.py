@@ -8,7 +8,6 @@ import torch
 from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
-from torch.nn import functional
 
 WORDS_AT_ONCE = 256
 """The number of words that are encoded at once, which bounds the memory of their convolutions."""
@@ -61,7 +60,7 @@ def add_boundaries(ids: Tensor, mask: Tensor, begin: Any, end: Any) -> Tensor:
     and needs up to 2B launches on a GPU. Raises `ConfigurationError` for padding before a token.
     """
     check_padding(mask, IDS)
-    bounded = functional.pad(ids, (0, 0) * (ids.dim() - 2) + (1, 1))
+    bounded = nn.functional.pad(ids, (0, 0) * (ids.dim() - 2) + (1, 1))
     bounded[:, 0] = begin
     bounded[torch.arange(len(ids), device=ids.device), mask.sum(dim=1) + 1] = end
     return bounded

@@ -29,7 +29,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.checkpoints.files import FileKind, file_kind
-from elmo_plugin.common import printable
+from elmo_plugin.common import named_errors, printable
 
 SECONDS, BYTES_PER_SECOND = 3, 2**22
 """The time of the processor that reading any file may take, and the bytes that make it a second longer."""
@@ -175,12 +175,10 @@ def read_weights(path: Path, name: str) -> dict[str, Tensor]:
             raise TypeError(f"expected a state dict, got {type(weights).__name__}")
         return {key: value for key, value in weights.items() if isinstance(value, Tensor)}
 
-    try:
+    with named_errors(f"'{name}' holds no readable weights", OSError, ValueError):
         if path.exists() and not path.is_file():
             raise ValueError("expected a file, got a folder or a device")
         return dict(confined(read, path))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"'{name}' holds no readable weights: {error}") from error
 
 
 @contextmanager
@@ -192,10 +190,8 @@ def unpacked(path: Path, name: str) -> Iterator[Path]:
     """
     with TemporaryDirectory(prefix="elmo_plugin-unpacked-") as folder:
         most = GROWTH * path.stat().st_size + ALLOWANCE
-        try:
+        with named_errors(f"'{name}' cannot be unpacked", ValueError):
             confined(partial(_unpack, path, Path(folder), most), path, written=most)
-        except ValueError as error:
-            raise ConfigurationError(f"'{name}' cannot be unpacked: {error}") from error
         try:
             yield Path(folder)
         except ConfigurationError as error:

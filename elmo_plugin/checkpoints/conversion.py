@@ -17,7 +17,7 @@ from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
 from elmo_plugin.checkpoints.files import Location
 from elmo_plugin.checkpoints.loading import build_bilm, fitting_bilm, load_checkpoint
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
-from elmo_plugin.common import atomic_folder
+from elmo_plugin.common import atomic_folder, named_errors
 from elmo_plugin.tensors import number_type
 from elmo_plugin.text import TOKENIZED, TextFile, look_at, split_tokens
 
@@ -102,10 +102,8 @@ def convert(
         progress.update()
         if warm_on is not None:
             checkpoint = _with_warm_state(checkpoint, warm_on)
-        try:
+        with named_errors(f"'{source}'", ConfigurationError):
             written = write_checkpoint(checkpoint, target, form, dtype, license)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"'{source}': {error}") from error
         progress.update()
     return written
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 
-from elmo_plugin.common import read_json
+from elmo_plugin.common import named_errors, read_json
 
 Location = Union[str, "PathLike[str]"]
 """A path, a URL or the name of a bundled biLM."""
@@ -130,10 +130,9 @@ def file_in(folder: Path, name: str) -> Path:
     the cache of the Hugging Face Hub, the files in `snapshots` are links into the folder `blobs` beside it.
     """
     path = folder / name
-    try:
+    # A link may lead to itself, and a config may hold a name that no file may have.
+    with named_errors(f"'{path}' cannot be read", OSError, RuntimeError, ValueError):
         real, inside = path.resolve(), [folder.resolve()]
-    except (OSError, RuntimeError, ValueError) as error:  # a link to itself, or a name that no file may have
-        raise ConfigurationError(f"'{path}' cannot be read: {error}") from error
     inside += [parent.parent / "blobs" for parent in inside[0].parents if parent.name == "snapshots"]
     if not any(real.is_relative_to(place) for place in inside):
         raise ConfigurationError(
@@ -145,10 +144,8 @@ def file_in(folder: Path, name: str) -> Path:
 
 def read_object(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file. Raises `ConfigurationError` that names the file if it holds none."""
-    try:
+    with named_errors(f"'{path}' cannot be read", OSError, ValueError):
         return read_json(path)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"'{path}' cannot be read: {error}") from error
 
 
 def bundled_names() -> list[str]:

@@ -43,7 +43,7 @@ from elmo_plugin.checkpoints.files import (
 )
 from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
 from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows
-from elmo_plugin.common import check_value, printable
+from elmo_plugin.common import check_value, named_errors, printable
 from elmo_plugin.compat import Function, replaces
 
 _PUBLISHED = (
@@ -254,10 +254,8 @@ def _holds_model(path: Path) -> bool:
                 missing.discard(PurePosixPath(member.name).as_posix())
         return not missing
 
-    try:
+    with named_errors(f"'{path}' cannot be unpacked", ValueError):
         return bool(confined(look, path))
-    except ValueError as error:
-        raise ConfigurationError(f"'{path}' cannot be unpacked: {error}") from error
 
 
 @replaces("allennlp.models.archival.load_archive")
@@ -345,10 +343,8 @@ def _format_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
 
 
 def _options(keys: dict[str, Any]) -> BiLMOptions:
-    try:
+    with named_errors("'bilm.options'", ConfigurationError):
         options = BiLMOptions.from_dict(keys["options"])
-    except ConfigurationError as error:
-        raise ConfigurationError(f"'bilm.options': {error}") from error
     for key, block in BiLMOptions.blocks().items():  # keys beside these blocks may be bilm-tf's training options
         block.reject_unknown(keys["options"].get(key) or {}, f"bilm.options.{key}")
     return options

@@ -20,7 +20,7 @@ from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, C
 from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, why_unread
 from elmo_plugin.checkpoints.vocabulary import split_lines, with_vocabulary
 from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows, plain_tensors, read_rows
-from elmo_plugin.common import atomic_file, parse_json
+from elmo_plugin.common import atomic_file, named_errors, parse_json
 
 LANGUAGE = re.compile(r"\A---\n(?:.+\n)*?language: ([a-z]{2,3})\n")
 """The language in the metadata of a model card."""
@@ -170,16 +170,12 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> tuple[Checkpoint, di
     blocks: dict[str, dict[str, Any]] = {"sums": {}, "options": {}}
     for key in ("sums", "options", "softmax"):
         if key in metadata:
-            try:
+            with named_errors(f"'{path}', metadata '{key}'", ValueError):
                 blocks[key] = parse_json(metadata[key])
-            except ValueError as error:
-                raise ConfigurationError(f"'{path}', metadata '{key}': {error}") from error
     for key in TEXTS & metadata.keys():
         _check_sum(key, metadata[key].encode(), blocks["sums"], path)
-    try:
+    with named_errors(f"'{path}', metadata 'options'", ConfigurationError):
         options = BiLMOptions.from_dict({"language": _language_on_card(path), **blocks["options"]})
-    except ConfigurationError as error:
-        raise ConfigurationError(f"'{path}', metadata 'options': {error}") from error
     softmax = SavedSoftmax(blocks["softmax"], {}) if "softmax" in blocks else None
     vocabulary = split_lines(metadata["vocabulary"], f"{path}") if "vocabulary" in metadata else None
     return Checkpoint(options, {}, softmax, vocabulary), blocks["sums"]

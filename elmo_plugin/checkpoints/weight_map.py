@@ -16,7 +16,7 @@ from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
 from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE
-from elmo_plugin.common import without_memory
+from elmo_plugin.common import named_errors, without_memory
 
 Shape = tuple[int, ...]
 Tensors = tuple[Tensor, ...]
@@ -172,10 +172,8 @@ def empty_bilm(options: BiLMOptions, stored: Iterable[str], name: str, kernel: s
     Raises `ConfigurationError`, which calls the file `name`, if there is no such biLM.
     """
     with without_memory():
-        try:
+        with named_errors(name, ConfigurationError):
             bilm = BiLM(options, kernel, source)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{name}: {error}") from error
         if any(map(WARM_STATE.search, stored)):
             bilm.warm_state = bilm.zero_state(1, bilm.weight)
     return bilm

@@ -11,8 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
 
-MOST = 2**63 - 1
-"""The largest integer that torch accepts."""
 OURS = ("elmo-plugin", "python -m elmo_plugin")
 """The programs that always load this package."""
 
@@ -85,7 +83,9 @@ def reject(*mistakes: tuple[object, str]) -> None:
             raise argparse.ArgumentError(None, message)
 
 
-def whole_number(expected: str = "a whole number", least: int = -MOST, most: int = MOST) -> Callable[[str], int]:
+def whole_number(
+    expected: str = "a whole number", least: int = -sys.maxsize, most: int = sys.maxsize
+) -> Callable[[str], int]:
     """Return the type of an option: what is `expected` is a whole number from `least` to `most`."""
 
     def parse(text: str) -> int:

@@ -15,7 +15,8 @@ from elmo_plugin.common.config_keys import (
     probability,
     registered_name,
 )
-from elmo_plugin.common.installed import extra, installed
+from elmo_plugin.common.errors import extra, named_errors
+from elmo_plugin.common.installed import installed
 from elmo_plugin.common.json_text import parse_json, read_json
 from elmo_plugin.common.labels import labels_not_in_train, labels_of, some_of
 from elmo_plugin.common.made_with import check_made_with
@@ -43,6 +44,7 @@ __all__ = [
     "labels_not_in_train",
     "labels_of",
     "lock_folder",
+    "named_errors",
     "names_our_components",
     "on_stop_signal",
     "parse_json",

@@ -9,7 +9,7 @@ from allennlp.modules import TokenEmbedder
 from torch import Tensor
 
 from elmo_plugin.bilm import CharacterEncoder, CharCnnOptions
-from elmo_plugin.common import at_least
+from elmo_plugin.common import at_least, named_errors
 from elmo_plugin.elmo.elmo import Elmo, merge_batch_dimensions, rename
 
 logger = logging.getLogger(__name__)
@@ -162,10 +162,8 @@ class ElmoCharCnnEmbedder(TokenEmbedder):
             "activation": activation,
             "max_characters_per_token": max_characters_per_token,
         }
-        try:
+        with named_errors("'elmo_char_cnn'", ConfigurationError):
             return cls(CharacterEncoder(CharCnnOptions.from_dict(char_cnn), output_dim))
-        except ConfigurationError as error:
-            raise ConfigurationError(f"'elmo_char_cnn': {error}") from error
 
     def get_output_dim(self) -> int:
         """Return the width of a token vector (P)."""

@@ -5,8 +5,7 @@ from itertools import chain
 from typing import Any, Optional
 
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
 from elmo_plugin.lstm.types import LstmWeights, Product
 from elmo_plugin.tensors import (
@@ -66,7 +65,7 @@ class DifferentiableProduct:
     def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
         """Return start + x Wᵀ; see `Product`."""
         pairs = zip(values, self.weights, strict=True)
-        products = torch.stack([functional.linear(each.to(weight.dtype), weight) for each, weight in pairs])
+        products = torch.stack([nn.functional.linear(each.to(weight.dtype), weight) for each, weight in pairs])
         result = products if start is None else start + products
         return result if out is None else out.copy_(result)
 

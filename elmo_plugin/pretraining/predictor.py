@@ -124,5 +124,4 @@ def evaluate_language_model(bilm: str, text: str, device: torch.device) -> dict[
     model = load_language_model(bilm).to(device)
     loader = SentenceBatches(TextShardsReader(), text, max_sentence_length=None, shuffle=False)
     loader.index_with(model.vocab)
-    metrics: dict[str, Any] = evaluate(model, loader, batch_weight_key="n_tokens")
-    return metrics
+    return evaluate(model, loader, batch_weight_key="n_tokens")

@@ -11,12 +11,11 @@ import torch
 from allennlp.common import Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint as recomputed
 
 from elmo_plugin.bilm import description_to_tensor
 from elmo_plugin.checkpoints import Checkpoint
-from elmo_plugin.common import at_least, without_memory
+from elmo_plugin.common import at_least, named_errors, without_memory
 from elmo_plugin.tensors import linear, with_linear
 
 MOST_SCORES = 2**24
@@ -110,7 +109,7 @@ class WordVectorSoftmax(LmSoftmax):
 
         def cross_entropy(vectors: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
             scores = linear(vectors, weight, bias)  # (N, V), bfloat16 under autocast; the cross entropy is float32
-            return F.cross_entropy(scores, targets, reduction="none")  # (N,)
+            return nn.functional.cross_entropy(scores, targets, reduction="none")  # (N,)
 
         weight = self.word_vectors()  # (V, P)
         score = partial(recomputed, cross_entropy, use_reentrant=False, preserve_rng_state=False)
@@ -314,14 +313,13 @@ class SampledSoftmax(WordVectorSoftmax):
         rows, n_tries = self.draw()
         rows = rows.to(targets.device, non_blocking=True)  # (K,)
         both = torch.cat([targets, rows])  # (N + K,)
-        weight = F.embedding(both, self.word_vectors(), sparse=self.sparse)  # (N + K, P)
+        weight = nn.functional.embedding(both, self.word_vectors(), sparse=self.sparse)  # (N + K, P)
         # 1 - (1 - p)ᵗ, the probability of being drawn in t tries, as in TensorFlow's `range_sampler.cc`
         expected_count = -torch.expm1(n_tries * torch.log1p(-log_uniform(both, self.vocab_size)))  # (N + K,)
         offset = self.bias[both] - expected_count.log().to(self.bias)  # (N + K,)
         right = (vectors * weight[:n_tokens]).sum(dim=1) + offset[:n_tokens]  # (N,)
         drawn = linear(vectors, weight[n_tokens:])  # (N, K), bfloat16 under autocast; all else is float32
-        loss: Tensor = SampledCrossEntropy.apply(right, drawn, offset[n_tokens:], targets, rows)
-        return loss  # (N,)
+        return SampledCrossEntropy.apply(right, drawn, offset[n_tokens:], targets, rows)  # (N,)
 
     def set_extra_state(self, state: Tensor) -> None:
         """Continue after the last draw: `load_state_dict` has restored `n_draws` when it calls this."""
@@ -435,12 +433,11 @@ def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> L
         raise ConfigurationError(
             f"'bilm', the type of its softmax: expected one of {', '.join(choices)}, got {config.get('type')!r}"
         )
-    try:
+    place = "'bilm': expected a softmax whose config fits its weights"
+    with named_errors(place, ArithmeticError, RuntimeError, TypeError, ValueError):
         build = Lazy(LmSoftmax, Params({**config, "vocab_size": len(words), "input_dim": input_dim})).construct
         with without_memory():  # the names and shapes are compared before there is memory for them
             build().load_state_dict({"_extra_state": None, **weights}, assign=True)
         softmax = build()
         softmax.load_state_dict({"_extra_state": None, **weights})
-    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
-        raise ConfigurationError(f"'bilm': expected a softmax whose config fits its weights, got {error}") from error
     return softmax

@@ -70,8 +70,7 @@ class Int8Weight(Tensor):
     def _times(self, scaled: Tensor) -> Tensor:
         """Round values (N, I) between −63 and 63 to integers and multiply them by the weight, to (N, O)."""
         multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-        output: Tensor = multiply(scaled, 1.0, ZERO, self.quantized)
-        return output
+        return multiply(scaled, 1.0, ZERO, self.quantized)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Int8Weight":
         """Return a copy of the weight."""

@@ -4,7 +4,6 @@ from typing import Any, Optional, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from elmo_plugin.tensors.int8 import Int8Weight
 from elmo_plugin.tensors.number_types import product_type
@@ -22,9 +21,8 @@ def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Ten
         weight = weight if isinstance(weight, Int8Weight) else weight.detach().to(dtype)
         return multiply(values.to(dtype), weight, None if bias is None else bias.to(dtype))
     if dtype == values.dtype == weight.dtype and _is_ours(values):
-        output: Tensor = _Linear.apply(values, weight, bias)
-        return output
-    return functional.linear(values, weight, bias)
+        return _Linear.apply(values, weight, bias)
+    return nn.functional.linear(values, weight, bias)
 
 
 def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:

@@ -16,8 +16,7 @@ from functools import cache, partial
 from typing import Optional
 
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
 from elmo_plugin.tensors.int8 import Int8Weight
 from elmo_plugin.tensors.number_types import is_intel, product_type
@@ -170,7 +169,7 @@ class Prepared:
 def _stack(weights: Sequence[Tensor]) -> Tensor:
     """Return float32 copies of weights (O, I) for `torch.bmm`, as (R, I, O)."""
     stacked = torch.stack([weight.detach().float().t() for weight in weights])  # (R, I, O)
-    return functional.pad(stacked, (0, PADDING))[..., : stacked.size(2)]
+    return nn.functional.pad(stacked, (0, PADDING))[..., : stacked.size(2)]
 
 
 def _padded(values: Tensor) -> Tensor:
@@ -178,7 +177,7 @@ def _padded(values: Tensor) -> Tensor:
     rows = values.size(-2)
     if mkl_is_fast() or rows <= ROWS_TOGETHER or rows % ROWS_TOGETHER == 0:
         return values
-    return functional.pad(values, (0, 0, 0, -rows % ROWS_TOGETHER))
+    return nn.functional.pad(values, (0, 0, 0, -rows % ROWS_TOGETHER))
 
 
 def _by_mkl(values: Tensor, weight: Tensor, bias: Optional[Tensor], out: Optional[Tensor] = None) -> Tensor:
@@ -192,14 +191,13 @@ def _by_mkl(values: Tensor, weight: Tensor, bias: Optional[Tensor], out: Optiona
         blocks = weight.reshape(-1, BLOCK_ROWS, weight.size(1))
         product = torch.bmm(blocks, values.t().expand(len(blocks), -1, -1)).view(1, -1)
     else:
-        product = functional.linear(_padded(values), weight, bias)[: len(values)]
+        product = nn.functional.linear(_padded(values), weight, bias)[: len(values)]
     return product if out is None else out.copy_(product)
 
 
 def _by_onednn(values: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     """Multiply by a weight that may be prepacked."""
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
-    return product
+    return torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
 
 
 FUNCTIONS: dict[Way, Callable[..., Tensor]] = {
@@ -207,7 +205,7 @@ FUNCTIONS: dict[Way, Callable[..., Tensor]] = {
     Way.MKL: _by_mkl,
     Way.ONEDNN_COPY: _by_onednn,
     Way.ONEDNN: _by_onednn,
-    Way.TORCH: functional.linear,
+    Way.TORCH: nn.functional.linear,
     Way.INT8: lambda values, weight, bias: weight.precise_product(values, bias),
 }
 
