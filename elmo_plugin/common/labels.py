@@ -25,9 +25,10 @@ def labels_not_in_train(
     """Yield a message about each field of labels in which a part of the data has labels that training has not."""
     for name, counts in labels.items():
         if new := sorted(counts.keys() - trained.get(name, {}).keys()):
+            which = f"1 label of '{name}' does" if len(new) == 1 else f"{len(new)} labels of '{name}' do"
             yield (
-                f"{part}: {len(new)} labels of '{name}' do not occur in train ({some_of(new)}), so no model can learn "
-                "them; add examples to train, or count them as errors"
+                f"{part}: {which} not occur in train ({some_of(new)}), so no model can learn them; add examples to "
+                "train, or count them as errors"
             )
 
 

@@ -63,7 +63,7 @@ def test_each_fault_is_named(page: Page) -> None:
         "1 texts occur with different labels",
         "2 labels of 'label' have fewer than 5",
         "1 of 2 texts are also in train",
-        "1 labels of 'label' do not occur in train (3)",
+        "1 label of 'label' does not occur in train (3)",
     ):
         assert any(fact in line for line in found), fact
 

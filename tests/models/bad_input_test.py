@@ -104,7 +104,7 @@ def test_labels_that_only_the_validation_data_have_are_a_warning(loader: Config,
     train(config, tmp_path / "same")
     train({**config, "validation_data_path": str(new)}, tmp_path / "new")
     logs = [(tmp_path / name / "out.log").read_text(encoding="utf-8") for name in ("same", "new")]
-    assert "1 labels of 'tags' do not occur in train (B-MISC)" in logs[1]
+    assert "1 label of 'tags' does not occur in train (B-MISC)" in logs[1]
     assert "do not occur in train" not in logs[0]
 
 
