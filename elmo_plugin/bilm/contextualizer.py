@@ -20,13 +20,13 @@ def build_contextualizer(config: Mapping[str, Any], width: int, is_trusted: bool
     """
     encoder: Seq2SeqEncoder = build_registered(Seq2SeqEncoder, config, "contextualizer", is_trusted)
     try:
-        sizes, _ = (encoder.get_input_dim(), encoder.get_output_dim()), encoder.is_bidirectional()
+        sizes = (encoder.get_input_dim(), encoder.get_output_dim(), encoder.is_bidirectional())
     except (NotImplementedError, AttributeError) as error:
         raise ConfigurationError(
             f"'contextualizer': expected {type(encoder).__name__} to define get_input_dim, get_output_dim and "
             f"is_bidirectional; see {installed('docs/extend.md')}"
         ) from error
-    if sizes != (width, 2 * width):
+    if sizes[:2] != (width, 2 * width):
         raise ConfigurationError(
             f"'contextualizer': expected input size {width} and output size {2 * width}, of both directions side by "
             f"side, got {sizes[0]} and {sizes[1]}"

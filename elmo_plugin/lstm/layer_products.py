@@ -16,7 +16,6 @@ from elmo_plugin.tensors import (
     Prepared,
     Versions,
     fastest_way,
-    is_worth_copying,
     product_type,
 )
 
@@ -48,7 +47,7 @@ class KeptProducts(Kept):
         ):
             if weights[0] is not None:
                 is_kept = versions.is_frozen and (name != "input" or weights[0].numel() <= SMALL)
-                way = fastest_way(weights[0], limit, is_kept or is_worth_copying(weights[0], number))
+                way = fastest_way(weights[0], limit, is_kept, number)
                 if (name, way) not in kept:
                     added = biases if name == "input" else (None, None)
                     kept[name, way] = Prepared(weights, way, added, is_recurrent=name == "recurrent")
@@ -83,4 +82,4 @@ def differentiable(layer: Sequence[LstmWeights]) -> tuple[Product, Optional[Prod
 
 def fastest_product(weights: Sequence[Tensor], rows: int, times: int) -> Prepared:
     """Return the fastest product, without gradients, for `times` steps of at most `rows` sentences."""
-    return Prepared(weights, fastest_way(weights[0], rows, is_worth_copying(weights[0], times)))
+    return Prepared(weights, fastest_way(weights[0], rows, times=times))

@@ -47,7 +47,8 @@ class StepOrder(NamedTuple):
         sizes = [size for size in active.sum(dim=1).tolist() if size]
         start = order * steps  # (B,)
         both = torch.stack([start + step, start + sorted_lengths - 1 - step])  # (2, T, B)
-        inverse, positions = order.argsort(), both[:, active]
-        if device.type != "cpu":
-            order, inverse, positions = (each.to(device, non_blocking=True) for each in (order, inverse, positions))
-        return cls(order, inverse, sizes, positions)
+        inverse, positions = (
+            order.argsort().to(device, non_blocking=True),
+            both[:, active].to(device, non_blocking=True),
+        )
+        return cls(order.to(device, non_blocking=True), inverse, sizes, positions)

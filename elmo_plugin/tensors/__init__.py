@@ -7,7 +7,7 @@ from elmo_plugin.tensors.int8 import Int8Weight, has_int8
 from elmo_plugin.tensors.linear import Linear, linear, weight_gradient, with_linear
 from elmo_plugin.tensors.number_types import NUMBER_TYPES, has_native_bfloat16, number_type, product_type
 from elmo_plugin.tensors.outside_of_graphs import outside_of_graphs
-from elmo_plugin.tensors.products import ANY, FEW, SMALL, Prepared, Way, fastest_way, is_worth_copying
+from elmo_plugin.tensors.products import ANY, FEW, SMALL, Prepared, Way, fastest_way
 from elmo_plugin.tensors.versions import Kept, Versions
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "fastest_way",
     "has_int8",
     "has_native_bfloat16",
-    "is_worth_copying",
     "linear",
     "number_type",
     "outside_of_graphs",

@@ -71,15 +71,15 @@ def rule() -> tuple[int, int]:
     return ROWS_BY_MKL["Intel, AVX-512" if mkl_is_fast() else "others"]
 
 
-def fastest_way(weight: Tensor, rows: int, is_kept: bool = False) -> Way:
-    """Return the fastest way to multiply at most `rows` rows by a weight, whose copies are kept for many products."""
+def fastest_way(weight: Tensor, rows: int, is_kept: bool = False, times: int = 1) -> Way:
+    """Return the fastest way to multiply at most `rows` rows by a weight, whose copies are kept or used `times` times."""
     dtype, size = product_type(weight), weight.numel()
     if isinstance(weight, Int8Weight):
         return Way.INT8
     if weight.device.type != "cpu" or not has_onednn(dtype):
         return Way.TORCH
     wide, tall = rule()
-    is_small = size <= SMALL
+    is_small, is_kept = size <= SMALL, is_kept or times >= WORTH_COPYING[dtype]
     most_by_small = wide if weight.size(0) <= weight.size(1) else tall
     most = ANY if size <= TINY else most_by_small if is_small else 1
     if dtype == torch.float32 and rows <= most:
@@ -87,11 +87,6 @@ def fastest_way(weight: Tensor, rows: int, is_kept: bool = False) -> Way:
     if dtype == weight.dtype != torch.float32 and rows <= 1 and is_kept and is_small:
         return Way.MKL_COPY  # to convert a row to bfloat16 and back takes longer than it saves
     return Way.ONEDNN_COPY if is_kept else Way.ONEDNN
-
-
-def is_worth_copying(weight: Tensor, times: int) -> bool:
-    """Return whether a copy of a weight pays if it is used for so many products alone."""
-    return times >= WORTH_COPYING.get(product_type(weight), times + 1)
 
 
 class Prepared:
