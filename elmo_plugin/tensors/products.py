@@ -72,7 +72,10 @@ def rule() -> tuple[int, int]:
 
 
 def fastest_way(weight: Tensor, rows: int, is_kept: bool = False, times: int = 1) -> Way:
-    """Return the fastest way to multiply at most `rows` rows by a weight: its copies are kept, or used `times` times."""
+    """Return the fastest way to multiply at most `rows` rows by a weight, `times` times.
+
+    A weight that `is_kept` is worth a copy, however often it is used for these rows.
+    """
     dtype, size = product_type(weight), weight.numel()
     if isinstance(weight, Int8Weight):
         return Way.INT8
