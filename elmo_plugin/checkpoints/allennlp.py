@@ -5,7 +5,6 @@ A `BiLM` describes itself in the weights. For an `_ElmoBiLm`, the config of the 
 
 import re
 from collections.abc import Iterator, Mapping
-from os import fspath
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -69,11 +68,11 @@ class AllenNlpArchive(CheckpointFormat):
         weights = read_weights(path, f"{path}")
         described = list(_described_bilms(weights, path))
         if described and options_file is not None:
-            raise ConfigurationError(f"'options_file': expected none for '{fspath(location)}', which holds its sizes")
+            raise ConfigurationError(f"'options_file': expected none for '{location}', which holds its sizes")
         found = [*described, *_allennlp_bilms(weights, path, options_file)]
         if len(found) != 1:
             sources = ", ".join(source for source, _ in found) or "none"
-            raise ConfigurationError(f"'{fspath(location)}': expected a model with one biLM inside, got {sources}")
+            raise ConfigurationError(f"'{location}': expected a model with one biLM inside, got {sources}")
         return found[0][1]
 
 

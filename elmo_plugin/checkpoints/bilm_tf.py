@@ -5,7 +5,6 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
-from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Optional
 
@@ -55,7 +54,7 @@ class BilmTf(CheckpointFormat):
         """Return whether the name ends like an hdf5 file, the file is one, or the folder holds one and its options."""
         names = names_in(location)
         has_pair = any(name.endswith(SUFFIXES) for name in names) and any(Path(name).match(OPTIONS) for name in names)
-        return has_pair or fspath(location).endswith(SUFFIXES) or file_kind(Path(location)) is FileKind.HDF5
+        return has_pair or str(location).endswith(SUFFIXES) or file_kind(Path(location)) is FileKind.HDF5
 
     def read(self, location: Location) -> Checkpoint:
         """Read the options and the weights, and the vocabulary if it lies beside them."""
@@ -94,7 +93,7 @@ class BilmTf(CheckpointFormat):
         vocabulary = file_in(path.parent, beside[0])
         return with_vocabulary(checkpoint, read_words(vocabulary, f"{vocabulary}"), f"{vocabulary}")
 
-    def write(self, checkpoint: Checkpoint, folder: "PathLike[str]") -> list[str]:
+    def write(self, checkpoint: Checkpoint, folder: Location) -> list[str]:
         """Write `options.json`, `weights.hdf5` and, if there is a vocabulary, `vocabulary.txt`; return their names.
 
         Existing files stay as they are if writing fails. Raises `ConfigurationError` if the folder cannot be written,

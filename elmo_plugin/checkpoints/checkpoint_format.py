@@ -1,7 +1,6 @@
 """The interface of a checkpoint format, and what a format reads."""
 
 from abc import ABC, abstractmethod
-from os import fspath
 from typing import Any, ClassVar, NamedTuple, Optional
 
 from allennlp.common import Registrable
@@ -68,7 +67,7 @@ class CheckpointFormat(ABC, Registrable):
 
     def read_with(self, location: Location, options_file: Location) -> Checkpoint:
         """Read a biLM with the sizes in an options file. Raises `ConfigurationError` if the files hold its sizes."""
-        raise ConfigurationError(f"'options_file': expected none for '{fspath(location)}', which holds its sizes")
+        raise ConfigurationError(f"'options_file': expected none for '{location}', which holds its sizes")
 
     def read_sizes(self, location: Location) -> BiLMOptions:
         """Read the sizes of a biLM, without its weights if the format allows that."""

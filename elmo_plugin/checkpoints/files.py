@@ -90,11 +90,9 @@ def local_file(location: Location, key: str) -> Path:
                 f"; log in with `hf auth login` if the repository {repository} is private; without a network, run "
                 f"`hf download {repository} --local-dir FOLDER` where there is one, copy the folder here, and name it"
             )
-        raise ConfigurationError(f"'{key}' is '{fspath(location)}', which cannot be read: {why}") from error
+        raise ConfigurationError(f"'{key}' is '{location}', which cannot be read: {why}") from error
     if file_kind(path) is FileKind.DEVICE:
-        raise ConfigurationError(
-            f"'{key}' is '{fspath(location)}': expected a file or a folder, got {FileKind.DEVICE.value}"
-        )
+        raise ConfigurationError(f"'{key}' is '{location}': expected a file or a folder, got {FileKind.DEVICE.value}")
     return path
 
 
@@ -155,8 +153,8 @@ def bundled_names() -> list[str]:
 
 def bundled_folder(location: Location) -> Optional[Path]:
     """Return the folder of a bundled biLM, or `None` for other names. A local path of that name takes precedence."""
-    name = fspath(location)
-    return BUNDLED / name if name in bundled_names() and not exists(name) else None
+    folder = BUNDLED / location
+    return folder if folder.parent == BUNDLED and isdir(folder) and not exists(location) else None
 
 
 def why_unread(path: Path, error: Exception, *kinds: FileKind) -> str:

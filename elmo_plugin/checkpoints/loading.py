@@ -41,6 +41,7 @@ from elmo_plugin.checkpoints.files import (
     plain_location,
     unfinished_run,
 )
+from elmo_plugin.checkpoints.native import SUFFIX, Native
 from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
 from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows
 from elmo_plugin.common import check_value, named_errors, printable
@@ -207,13 +208,13 @@ def build_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location = 
     Raises `ConfigurationError`, which calls the file `source`, if the weights do not fit the sizes.
     """
     bilm, options, weights = fitting_bilm(checkpoint, kernel, source), checkpoint.options, checkpoint.state_dict
-    types = {name: value.dtype for name, value in bilm.state_dict().items()}
+    own = bilm.state_dict()
     is_standard = options.contextualizer is None and options.token_encoder is None
     if not is_standard:  # it may hold more than its state dict, so it gets memory, which the shapes have bounded
         bilm = BiLM(options, kernel, fspath(source))
         if "warm_hidden" in weights:
             bilm.warm_state = bilm.zero_state(1, bilm.weight)
-    copies = {name: value.to(types[name], copy=True) for name, value in weights.items()}
+    copies = {name: value.to(own[name].dtype, copy=True) for name, value in weights.items()}
     bilm.load_state_dict(copies, strict=False, assign=is_standard)
     return bilm
 
@@ -285,7 +286,8 @@ def _opened(location: Location, has_options: bool = False) -> Iterator[tuple[Che
             bundled = f"; the bundled biLMs are: {', '.join(bundled_names())}" if Path(name).name == name else ""
             why = unfinished_run(name) or f"there is no such file or folder{bundled}"
             raise ConfigurationError(f"{key}'{name}' holds no biLM: {why}")
-        if (form := _format_of(name, name)) is not None:
+        form = Native() if name.endswith(SUFFIX) else _format_of(name, name)
+        if form is not None:
             yield form, name
             return
         path = local_file(name, "pretrained")

@@ -5,7 +5,6 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -51,7 +50,7 @@ class Native(CheckpointFormat):
 
     def recognises(self, location: Location) -> bool:
         """Return whether the name ends with `.safetensors`, or the folder holds such a file."""
-        return any(name.endswith(SUFFIX) for name in (fspath(location), *names_in(location)))
+        return any(name.endswith(SUFFIX) for name in (str(location), *names_in(location)))
 
     def read(self, location: Location) -> Checkpoint:
         """Read a file. The numbers become float32, whatever type they have in the file."""
@@ -75,7 +74,7 @@ class Native(CheckpointFormat):
         with _opened(location) as (path, file):
             return _read_metadata(file.metadata() or {}, path)[0].options
 
-    def write(self, checkpoint: Checkpoint, path: "PathLike[str]", dtype: torch.dtype = torch.float32) -> None:
+    def write(self, checkpoint: Checkpoint, path: Location, dtype: torch.dtype = torch.float32) -> None:
         """Write a checkpoint into one file `NAME.safetensors`. An existing file is replaced atomically.
 
         `torch.float16` and `torch.bfloat16` halve the size of the file, which is read as float32 again. Raises

@@ -236,8 +236,7 @@ def read_rows(rows: Iterable[Row], file: Mapping[str, Tensor], name: str) -> dic
     state_dict: dict[str, Tensor] = {}
     for row in rows:
         values = plain_tensors({key: file[key] for key in row.stored}, name).values()
-        made = (tensor.contiguous() for tensor in row.transform.read(*values))
-        state_dict.update(zip(row.names, made, strict=True))
+        state_dict.update(zip(row.names, map(Tensor.contiguous, row.transform.read(*values)), strict=True))
     return state_dict
 
 
