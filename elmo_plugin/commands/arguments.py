@@ -31,11 +31,12 @@ def add_command(parsers: Any, name: str, command: ModuleType) -> argparse.Argume
     1, or with its traceback if `ALLENNLP_DEBUG` is set. Options reject an empty value, which an unset shell variable
     gives, and huge numbers.
     """
-    about, usage, example, more = str(command.__doc__).split("\n\n", 3)
+    # With -OO, Python leaves docstrings out, and argparse shows what it knows.
+    about, usage, example, more, *_ = [*(command.__doc__ or "").split("\n\n", 3), "", "", ""]
     parser: argparse.ArgumentParser = parsers.add_parser(
         name,
         help=about,
-        usage=usage.replace(f"elmo-plugin {name}", "%(prog)s"),
+        usage=usage.replace(f"elmo-plugin {name}", "%(prog)s") or None,
         description=f"{about}\n\n{example}",
         epilog=more,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -138,9 +138,8 @@ def flatten(original: Function, tensors: Any) -> Any:
 
 # `simple-influence` computes for every text the gradients of the parameters that the first text used, and a text of one
 # token does not use the transitions of a CRF. PyTorch raised an error; an unused parameter now has a gradient of 0.
-AUTOGRAD = types.SimpleNamespace(grad=partial(torch.autograd.grad, materialize_grads=True))
 for module in (influence_interpreter, simple_influence):
-    module.autograd = AUTOGRAD  # type: ignore[attr-defined]
+    module.autograd = types.SimpleNamespace(grad=partial(torch.autograd.grad, materialize_grads=True))  # type: ignore[attr-defined]
 
 # The interpreters divide scores by their norm. It is 0 if all gradients are 0, for example for a model that is certain,
 # and the scores were NaN.
