@@ -260,7 +260,8 @@ class ElmoEmbedderPredictor(TextPredictor):
 
 def _probs(output: JsonDict) -> list[float]:
     """Return the probability of each label, which AllenNLP's `bcn` calls `class_probabilities`."""
-    return [float(value) for value in output.get("probs") or output.get("class_probabilities") or []]
+    probs = output["probs"] if "probs" in output else output.get("class_probabilities", [])
+    return [float(value) for value in probs]
 
 
 def _with_a_token(instance: Instance) -> Instance:
