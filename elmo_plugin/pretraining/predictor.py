@@ -67,21 +67,19 @@ class BiLMPredictor(Predictor):
         tensors = self.word_ids.of_sentences(sentences)  # (B, T, C) and (B, T)
         scores = self._model.make_output_human_readable(self._model(tokens=tensors))
         unknown = (tensors["words"]["tokens"] == UNKNOWN_ID).tolist()  # (B, T)
-        answers = []
         log_probs = scores["forward_log_probs"], scores["backward_log_probs"]
-        for tokens, flags, forward, backward in zip(sentences, unknown, *log_probs, strict=True):
-            answers.append(
-                {
-                    "tokens": tokens,
-                    "forward_log_probs": forward,
-                    "backward_log_probs": backward,
-                    "unknown": [token for token, is_unknown in zip(tokens, flags, strict=False) if is_unknown],
-                    "forward_perplexity": perplexity_of(-fmean(forward)),
-                    "backward_perplexity": perplexity_of(-fmean(backward)),
-                    "perplexity": perplexity_of(-(fmean(forward) + fmean(backward)) / 2),
-                }
-            )
-        return answers
+        return [
+            {
+                "tokens": tokens,
+                "forward_log_probs": forward,
+                "backward_log_probs": backward,
+                "unknown": [token for token, is_unknown in zip(tokens, flags, strict=False) if is_unknown],
+                "forward_perplexity": perplexity_of(-fmean(forward)),
+                "backward_perplexity": perplexity_of(-fmean(backward)),
+                "perplexity": perplexity_of(-(fmean(forward) + fmean(backward)) / 2),
+            }
+            for tokens, flags, forward, backward in zip(sentences, unknown, *log_probs, strict=True)
+        ]
 
     def _json_to_instance(self, json_dict: JsonDict) -> Instance:
         """Return an instance of the words. Raises `ConfigurationError` if both keys are missing."""
