@@ -302,8 +302,9 @@ class Elmo(nn.Module, Registrable):
                 f"'word_inputs': expected indices in 'vocab_to_cache', {known}, or the characters of the word in "
                 f"'inputs', got {highest}"
             )
-        words = self.cached_words[word_inputs * needed]  # (…, T, C)
-        return torch.where(needed.unsqueeze(-1), words, encoder.fit(inputs))
+        return torch.where(
+            needed.unsqueeze(-1), self.cached_words[word_inputs * needed], encoder.fit(inputs)
+        )  # (…, T, C)
 
     @outside_of_graphs  # a biLM runs its own kernels
     def layers(self, ids: Tensor, keep_sentence_boundaries: bool = True) -> tuple[Tensor, Tensor]:

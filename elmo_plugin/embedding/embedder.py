@@ -276,9 +276,11 @@ def find_device(cuda_device: int = -1, device: Optional[str] = None) -> torch.de
         torch.ones(1, device=name).tolist()
     except (AssertionError, RuntimeError, TypeError) as error:
         reason = str(error).partition("\n")[0][:200]
-        expected = f"'device': expected a device of this machine, such as 'cpu', got {device!r}"
-        if device is None:
-            expected = f"'cuda_device': expected the number of a GPU here, or -1 for the processor, got {cuda_device!r}"
+        expected = (
+            f"'cuda_device': expected the number of a GPU here, or -1 for the processor, got {cuda_device!r}"
+            if device is None
+            else f"'device': expected a device of this machine, such as 'cpu', got {device!r}"
+        )
         raise ConfigurationError(f"{expected}: {reason}") from error
     return torch.device(name)
 

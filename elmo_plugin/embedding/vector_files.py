@@ -150,8 +150,7 @@ class Hdf5File(VectorFile):
         if not self.compress or 0 in shape:
             return {}
         rows = [min(shape[-2], ROWS_IN_CHUNK)] if layout.is_by_token else []
-        chunk = (*[1] * layout.is_by_layer, *rows, shape[-1])
-        return {"compression": "gzip", "shuffle": True, "chunks": chunk}
+        return {"compression": "gzip", "shuffle": True, "chunks": (*[1] * layout.is_by_layer, *rows, shape[-1])}
 
 
 def sentence_key(text: str) -> str:
