@@ -304,9 +304,11 @@ def _resumable(folder: Path) -> Iterator[None]:
         cause = error if isinstance(error, OSError) else error.__cause__
         if not isinstance(cause, OSError):
             raise
-        left = "no part is finished, so the same command begins again"
-        if _part_names(folder):
-            left = f"finished parts stay in '{folder}', and the same command resumes the run"
+        left = (
+            f"finished parts stay in '{folder}', and the same command resumes the run"
+            if _part_names(folder)
+            else "no part is finished, so the same command begins again"
+        )
         raise ConfigurationError(f"'{str(folder).removesuffix(PART)}' cannot be written: {cause}; {left}") from error
 
 
