@@ -219,11 +219,10 @@ class Recurrence(torch.autograd.Function):
         The tensors of `inputs` are given again, since autograd does not look into a tuple: `weights` are the recurrent
         weights of all directions, and then their projections if they have any.
         """
-        places = (*gates.shape[:2],)  # (R, N)
         trace = Trace(
-            outputs=hidden.new_empty(*places, hidden.size(2)),
+            outputs=hidden.new_empty(*gates.shape[:2], hidden.size(2)),
             activations=cell.new_empty(gates.shape),
-            cells=cell.new_empty(*places, cell.size(2)),
+            cells=cell.new_empty(*gates.shape[:2], cell.size(2)),
         )
         after = forward(inputs, trace)
         ctx.save_for_backward(hidden, cell, *trace, *weights)
