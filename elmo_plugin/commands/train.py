@@ -34,6 +34,7 @@ from elmo_plugin.common import (
 )
 from elmo_plugin.compat import replaces
 from elmo_plugin.models import doubtful_columns
+from elmo_plugin.pretraining import check_processes
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,10 @@ def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     callbacks = [each.get("type") if isinstance(each, dict) else each for each in trainer.get("callbacks") or []]
     config = folder / CONFIG_NAME
     if given.get("recover") and config.is_file():
-        _check_same_config(Params.from_file(config), params, config)
+        before = Params.from_file(config)
+        if "exact_resume" in callbacks:
+            check_processes(_processes(before), _processes(params))
+        _check_same_config(before, params, config)
 
     is_new = not folder.exists()
     given["params"] = config_of_run = _ConfigOfRun(params.params, params.history)
@@ -125,6 +129,12 @@ def train_model(original: Any, *args: Any, **kwargs: Any) -> Any:
     if is_command() and not given.get("dry_run"):
         say_trained(folder)
     return model
+
+
+def _processes(config: Params) -> int:
+    """Return the number of processes that a run has."""
+    distributed = config.params.get("distributed") or {}
+    return len(distributed.get("cuda_devices") or [-1]) * int(distributed.get("num_nodes", 1))
 
 
 def _check_same_config(before: Params, now: Params, place: Path) -> None:

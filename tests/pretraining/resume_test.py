@@ -292,7 +292,7 @@ def test_another_number_of_processes_is_rejected(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
         interrupt_at(patch, 5, stop)
         train(keys, tmp_path / "run")
-    with pytest.raises(ConfigurationError, match=r"'distributed.cuda_devices'.*got \[-1, -1\]"):
+    with pytest.raises(ConfigurationError, match=r"expected 1 processes.*got 2; resume with 1"):
         train({**keys, "distributed": {"cuda_devices": [-1, -1]}}, tmp_path / "run", recover=True)
 
 
