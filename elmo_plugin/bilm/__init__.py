@@ -11,7 +11,6 @@ A batch of sentences takes these steps in `BiLM.forward`:
 
 from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, count_parameters, language_of, read_extra_state
 from elmo_plugin.bilm.character_encoder import ByteEncoder, CharacterEncoder, CharCnn
-from elmo_plugin.bilm.contextualizer import build_contextualizer, reset_states
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm, ProjectedLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, identity, warm_up
@@ -23,7 +22,7 @@ from elmo_plugin.bilm.precision import (
     precision_on,
     warn_of_fallback,
 )
-from elmo_plugin.bilm.registered import CONTEXTUALIZERS
+from elmo_plugin.bilm.registered import CONTEXTUALIZERS, build_contextualizer, reset_states
 from elmo_plugin.bilm.sizes import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.bilm.token_encoder import (
     IDS,

@@ -48,7 +48,6 @@ SIGNATURES = {
     b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.": FileKind.TORCH,
     b"version https://git-lfs": FileKind.LFS,
 }
-FIRST_BYTES = 512
 
 
 def plain_location(location: Location) -> str:
@@ -172,7 +171,7 @@ def file_kind(path: Path) -> FileKind:
         return FileKind.DEVICE
     try:
         with path.open("rb") as file:
-            first = file.read(FIRST_BYTES)
+            first = file.read(512)
     except OSError:
         return FileKind.OTHER
     if not first:

@@ -111,9 +111,7 @@ def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
         )
     is_inside = not Path(path).is_absolute() and ".." not in Path(path).parts
     file = file_in(folder, path if is_inside and isfile(folder / path) else name)
-    if name in PUBLISHED and not file.exists():
-        return file, PUBLISHED_CONFIG
-    return file, read_object(file)
+    return file, PUBLISHED_CONFIG if name in PUBLISHED and not file.exists() else read_object(file)
 
 
 def _read_entries(path: Path) -> list[str]:

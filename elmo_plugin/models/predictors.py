@@ -236,8 +236,6 @@ class ElmoEmbedderPredictor(TextPredictor):
 
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
         """Embed instances in one biLM pass."""
-        if not instances:
-            return []
         sentences = [instance_words(instance) for instance in instances]
         with torch.no_grad():
             ids = self.elmo.bilm.ids_of(sentences, self._model.vocab.get_token_index)  # (B, T, ·)
@@ -266,6 +264,5 @@ def _probs(output: JsonDict) -> list[float]:
 
 def _with_a_token(instance: Instance) -> Instance:
     """Return the instance, with one empty word if it has no tokens: no RNN reads a sequence of length 0."""
-    if instance_words(instance):
-        return instance
-    return Instance({**instance.fields, "tokens": TextField([Token("")])})
+    empty = TextField([Token("")])
+    return instance if instance_words(instance) else Instance({**instance.fields, "tokens": empty})

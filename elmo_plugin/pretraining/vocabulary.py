@@ -197,9 +197,7 @@ class BiLMVocabulary(Vocabulary):
         at_least(1, min_count=min_count)
         at_least(len(MARKS), max_size=max_size)
         words = load_checkpoint(pretrained).vocabulary
-        if words is None:
-            return cls.from_text_shards(files, min_count, max_size)
-        return vocabulary_of(words, pretrained)
+        return cls.from_text_shards(files, min_count, max_size) if words is None else vocabulary_of(words, pretrained)
 
     def save_to_files(self, directory: str) -> None:
         """Write the words as AllenNLP does, but all files or none: after a kill, distributed training reads them."""

@@ -27,9 +27,8 @@ def linear(values: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Ten
 
 def weight_gradient(d_outputs: Tensor, values: Tensor) -> Tensor:
     """Return the gradient (O, I) of a weight: dYᵀ X, from dY (N, O) and X (N, I)."""
-    if not _is_ours(values):
-        return d_outputs.t() @ values
-    return multiply(values.t(), d_outputs.t()).t()  # oneDNN is slower with swapped operands if O > I
+    # oneDNN is slower with swapped operands if O > I.
+    return multiply(values.t(), d_outputs.t()).t() if _is_ours(values) else d_outputs.t() @ values
 
 
 def _is_ours(values: Tensor) -> bool:

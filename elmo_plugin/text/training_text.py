@@ -45,7 +45,6 @@ OTHER_PACKERS = {
 }
 """Endings of compressed files that are not written, and the programs that write them."""
 HELDOUT = "heldout.txt.gz"
-IN_A_PREVIEW = 20
 SURE, VERY_SURE = 0.5, 0.7
 """A language that is guessed with less certainty is taken to be English, or to be the one that is given."""
 WITHOUT_SPACES = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "zh"])
@@ -296,7 +295,7 @@ def prepare_text(
         report = Report(text)
         written = report.read(sentences)
         if output is None:
-            print(*islice(written, IN_A_PREVIEW), sep="", end="")
+            print(*islice(written, 20), sep="", end="")
             return None
         with shown_bytes(files, "writing"):
             n_heldout = write(written, output, shards, heldout, report.check)
