@@ -28,7 +28,7 @@ from elmo_plugin.checkpoints.vocabulary import VOCABULARIES, VOCABULARY, read_wo
 from elmo_plugin.checkpoints.weight_map import BILM_TF, map_weights, read_tensors, write_tensors
 from elmo_plugin.common import atomic_folder, read_json
 
-SUFFIXES = (".hdf5", ".h5")
+HDF5_SUFFIXES = (".hdf5", ".h5")
 OPTIONS = "*options*.json"
 TRAINING = re.compile(
     "softmax|Adagrad|Adam|Momentum|RMSProp|ExponentialMovingAverage|global_step|beta[12]_power|train_perplexity"
@@ -53,8 +53,10 @@ class BilmTf(CheckpointFormat):
     def recognises(self, location: Location) -> bool:
         """Return whether the name ends like an hdf5 file, the file is one, or the folder holds one and its options."""
         names = names_in(location)
-        has_pair = any(name.endswith(SUFFIXES) for name in names) and any(Path(name).match(OPTIONS) for name in names)
-        return has_pair or str(location).endswith(SUFFIXES) or file_kind(Path(location)) is FileKind.HDF5
+        has_pair = any(name.endswith(HDF5_SUFFIXES) for name in names) and any(
+            Path(name).match(OPTIONS) for name in names
+        )
+        return has_pair or str(location).endswith(HDF5_SUFFIXES) or file_kind(Path(location)) is FileKind.HDF5
 
     def read(self, location: Location) -> Checkpoint:
         """Read the options and the weights, and the vocabulary if it lies beside them."""
@@ -146,12 +148,12 @@ def _pair(location: Location, options_file: Optional[Location]) -> tuple[Path, P
     if folder.is_dir():
         names = names_in(folder)
         options = [name for name in names if Path(name).match(OPTIONS)]
-        found = [name for name in names if name.endswith(SUFFIXES)]
+        found = [name for name in names if name.endswith(HDF5_SUFFIXES)]
         if len(found) > 1:
             found = [name for name in found if Path(name).stem.endswith(("weights", "model"))]
         if len(found) != 1 or (given is None and len(options) != 1):
             raise ConfigurationError(
-                f"'{folder}': expected one {OPTIONS} and one {' or '.join(SUFFIXES)} file, got {', '.join(names)}"
+                f"'{folder}': expected one {OPTIONS} and one {' or '.join(HDF5_SUFFIXES)} file, got {', '.join(names)}"
             )
         return given or file_in(folder, options[0]), local_file(file_in(folder, found[0]), "weight_file")
     path = local_file(weights, "weight_file")  # before its options are looked for

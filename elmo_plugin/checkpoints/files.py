@@ -1,5 +1,6 @@
 """Find the files of a biLM by path, URL or bundled name, and tell what kind of file each is."""
 
+import re
 import shlex
 
 # `os.path.exists` and the like return False where the methods of `Path` raise: for a name that is too long.
@@ -41,12 +42,15 @@ class FileKind(Enum):
 
 
 SIGNATURES = {
-    b"\x89HDF\r\n\x1a\n": FileKind.HDF5,
-    b"\x1f\x8b": FileKind.GZIP,
-    b"\xfd7zXZ\x00": FileKind.XZ,
-    b"PK\x03\x04": FileKind.ZIP,
-    b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.": FileKind.TORCH,
-    b"version https://git-lfs": FileKind.LFS,
+    rb"\Z": FileKind.EMPTY,
+    rb"\x89HDF\r\n\x1a\n": FileKind.HDF5,
+    rb"\x1f\x8b": FileKind.GZIP,
+    rb"\xfd7zXZ\x00": FileKind.XZ,
+    rb"PK\x03\x04": FileKind.ZIP,
+    rb"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19\.": FileKind.TORCH,
+    rb"version https://git-lfs": FileKind.LFS,
+    rb"(\xef\xbb\xbf)?\s*<[^\0]*\Z": FileKind.HTML,
+    rb"(\xef\xbb\xbf)?\s*[{\[][^\0]*\Z": FileKind.JSON,
 }
 
 
@@ -174,12 +178,4 @@ def file_kind(path: Path) -> FileKind:
             first = file.read(512)
     except OSError:
         return FileKind.OTHER
-    if not first:
-        return FileKind.EMPTY
-    for signature, kind in SIGNATURES.items():
-        if first.startswith(signature):
-            return kind
-    text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if b"\0" in text or not text.startswith((b"<", b"{", b"[")):
-        return FileKind.OTHER
-    return FileKind.HTML if text.startswith(b"<") else FileKind.JSON
+    return next((kind for signature, kind in SIGNATURES.items() if re.match(signature, first)), FileKind.OTHER)

@@ -44,16 +44,6 @@ def _forget_bias(bias: Tensor) -> Tensor:
     return bias.new_tensor([0.0, 1.0, 0.0, 0.0]).repeat_interleave(len(bias) // 4)
 
 
-def _read_highway(transform: Tensor, carry: Tensor) -> Tensors:
-    # TensorFlow's gate is 1 − AllenNLP's, and sigmoid(−z) = 1 − sigmoid(z). `.t()` leaves a bias as it is.
-    return (torch.cat([transform.t(), -carry.t()]),)
-
-
-def _write_highway(values: Tensor) -> Tensors:
-    transform, gate = values.chunk(2)
-    return transform.t(), -gate.t()
-
-
 SAME = Transform(lambda *values: values, lambda *values: values, lambda *shapes: shapes)
 TRANSPOSED = Transform(lambda matrix: (matrix.t(),), lambda matrix: (matrix.t(),), lambda shape: (shape[::-1],))
 # Row 0 of `BiLM` belongs to the masked id, for which files have no row.
@@ -68,8 +58,13 @@ CONVOLUTION = Transform(
     lambda values: (values.permute(2, 1, 0).unsqueeze(0),),
     lambda shape: ((1, *shape[::-1]),),
 )
-# Two of (n, n) or (n,) ↔ (2n, n) or (2n,)
-HIGHWAY = Transform(_read_highway, _write_highway, lambda shape: ((shape[0] // 2, *shape[1:]),) * 2)
+# Two of (n, n) or (n,) ↔ (2n, n) or (2n,); `.t()` leaves a bias as it is.
+# TensorFlow's gate is 1 − AllenNLP's, and sigmoid(−z) = 1 − sigmoid(z).
+HIGHWAY = Transform(
+    lambda transform, carry: (torch.cat([transform.t(), -carry.t()]),),
+    lambda values: (values.chunk(2)[0].t(), -values.chunk(2)[1].t()),
+    lambda shape: ((shape[0] // 2, *shape[1:]),) * 2,
+)
 # (2P, 4H) ↔ two of (4H, P)
 GATES = Transform(
     lambda packed: _swap_gates(packed.t()).chunk(2, dim=1),
