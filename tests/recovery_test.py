@@ -149,7 +149,7 @@ def test_the_vocabulary_of_a_bilm_is_whole_or_cannot_be_read(tmp_path: Path) -> 
 @pytest.mark.parametrize("kind", ["model_state", "training_state", "missing"])
 def test_a_checkpoint_that_was_cut_off_is_left_out(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without a cache, whose words have the last bits of the batches before, a run is continued exactly.
-    monkeypatch.setattr("elmo_plugin.bilm.bilm.fingerprint", lambda encoder: None)
+    monkeypatch.setattr("elmo_plugin.bilm.word_cache.fingerprint", lambda encoder: None)
     keys = config(checkpointer={"type": "default"})
     train(keys, tmp_path / "run")
     wanted = end_of(tmp_path / "run")
