@@ -64,18 +64,20 @@ QUOTED = re.compile(r'"(?:[^"]|"")+"')
 
 @dataclass
 class Part:
-    """One part of the data, in memory that does not grow with it beyond `MOST_COMPARED` texts."""
+    """One part of the data, in memory that does not grow with it beyond `MOST_COMPARED` texts.
+
+    `problems` is the number of texts with each problem, in the words of the advice, and `labels` has the labels of each
+    field with their counts. `compared` has the hash of each distinct text, with the labels of its first occurrence, or
+    `None` after it had others.
+    """
 
     name: str
     n_texts: int = 0
     n_tokens: int = 0
     longest: int = 0
     problems: Counter[str] = field(default_factory=Counter)
-    """The number of texts with each problem, in the words of the advice."""
     labels: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    """The labels of each field with their counts."""
     compared: dict[int, Optional[tuple[str, ...]]] = field(default_factory=dict)
-    """The hash of each distinct text, with the labels of its first occurrence, or `None` after it had others."""
     first_instances: list[Instance] = field(default_factory=list)
 
     def add(self, instance: Instance, train: Optional["Part"]) -> None:
@@ -109,13 +111,11 @@ class Part:
 
 
 class DataCheck(NamedTuple):
-    """The data of a config, and what is wrong with them."""
+    """The data of a config, why it cannot train (`failures`), and what to do about the texts and labels (`advice`)."""
 
     parts: list[Part]
     failures: list[str]
-    """Why the config cannot train."""
     advice: list[str]
-    """What to do about the texts and labels."""
 
 
 def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:

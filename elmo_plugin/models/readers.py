@@ -61,13 +61,13 @@ class TableRow(NamedTuple):
 
 
 class ExampleReader(DatasetReader, ABC):
-    """What the readers of tables share: each example is read by every worker, so each reports what is wrong."""
+    """What the readers of tables share: each example is read by every worker, so each reports what is wrong.
+
+    `expected` are the examples, for the error about a file that has none, and `use` is what a file is expected to be.
+    """
 
     expected: str
-    """The examples of a file, for the error about a file that has none."""
-
     use: Use
-    """What a file is expected to be."""
 
     def __init__(
         self,

@@ -1,24 +1,22 @@
 """TEXT → IDS: text files, tokenizer, indexers, and the byte ids or code points that a token encoder reads."""
 
-from elmo_plugin.text.byte_ids import (
+from elmo_plugin.text.ids import (
     BEGIN_OF_SENTENCE,
+    BEGIN_OF_WORD,
+    BOUNDARY_WORDS,
     END_OF_SENTENCE,
     N_CHARACTERS,
     PADDING,
-    batch_to_ids,
-    boundary_ids,
-    fit_width,
-    word_to_ids,
-)
-from elmo_plugin.text.code_points import (
-    BEGIN_OF_WORD,
-    BOUNDARY_WORDS,
     ManyLangsIndexer,
     batch_to_code_points,
+    batch_to_ids,
+    boundary_ids,
     character_ids,
+    fit_width,
     spellings,
     word_ids,
     word_to_code_points,
+    word_to_ids,
 )
 from elmo_plugin.text.languages import LanguageCheck, check_language, guess_language
 from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
@@ -50,7 +48,6 @@ from elmo_plugin.text.predictor_input import (
     token_lists,
     without_lone_surrogates,
 )
-from elmo_plugin.text.sentence_splitter import SentenceSplitter
 from elmo_plugin.text.tables import (
     Column,
     FilePath,
@@ -66,9 +63,16 @@ from elmo_plugin.text.tables import (
     quoted_rows,
 )
 from elmo_plugin.text.text_file import LONGEST_LINE, LONGEST_SENTENCE, TextFile, find_shards, read_ahead
-from elmo_plugin.text.tokenizer import AsciiSpacesTokenizer, JustTabsTokenizer, SpacyBlankTokenizer, as_tokens
+from elmo_plugin.text.tokenizer import (
+    WHITE_SPACE,
+    AsciiSpacesTokenizer,
+    JustTabsTokenizer,
+    SentenceSplitter,
+    SpacyBlankTokenizer,
+    as_tokens,
+    split_tokens,
+)
 from elmo_plugin.text.training_text import HELDOUT, Prepared, RawText, prepare_text
-from elmo_plugin.text.white_space import WHITE_SPACE, split_tokens
 
 __all__ = [
     "BEGIN_OF_SENTENCE",

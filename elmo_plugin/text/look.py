@@ -67,15 +67,17 @@ ADVICE = {
 
 
 class Use(NamedTuple):
-    """A use of a file: what it expects, the kinds that it takes, and what it does with those that it doubts."""
+    """A use of a file: what it expects, the kinds that it takes, and what it does with those that it doubts.
+
+    `of_a_table` says how to read a column of a table, with `{}` for its name, and `advice` is for single kinds, better
+    than that for all uses.
+    """
 
     expected: str
     takes: Sequence[str] = ()
     doubts: Mapping[str, str] = {}
     of_a_table: str = "elmo-plugin prepare-text FILE NEW --text-column {} writes the sentences of a column"
-    """How to read a column of a table, with `{}` for its name."""
     advice: Mapping[str, str] = {}
-    """Advice for single kinds that is better than that for all uses."""
 
 
 TOKENIZED = Use(

@@ -15,7 +15,7 @@ from more_itertools import peekable, side_effect
 from elmo_plugin.common import parse_json
 from elmo_plugin.text.look import A_TABLE, DELIMITERS, JSON_LINES, Use, look_at, show_columns
 from elmo_plugin.text.text_file import LONGEST_LINE, TextFile
-from elmo_plugin.text.white_space import split_tokens
+from elmo_plugin.text.tokenizer import split_tokens
 
 FilePath = Union[str, "PathLike[str]"]
 Rows = Iterator[tuple[int, list[str]]]

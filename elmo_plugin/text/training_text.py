@@ -24,16 +24,23 @@ from allennlp.common.tqdm import Tqdm
 from more_itertools import constrained_batches, countable, map_reduce, unique_everseen
 
 from elmo_plugin.common import atomic_file, some_of
-from elmo_plugin.text.clutter import Clutter
-from elmo_plugin.text.hyphens import Hyphens, KnownWords
+from elmo_plugin.text.clutter import Clutter, Spelling
 from elmo_plugin.text.languages import ANY, NOTABLE, language_shares, pieces, say_shares
-from elmo_plugin.text.line_forms import CELLS, MEANINGS, PARAGRAPHS, SENTENCES, LineForm, is_open, join_lines
+from elmo_plugin.text.line_forms import (
+    CELLS,
+    MEANINGS,
+    PARAGRAPHS,
+    SENTENCES,
+    Hyphens,
+    KnownWords,
+    LineForm,
+    is_open,
+    join_lines,
+)
 from elmo_plugin.text.look import PROSE, look_at
-from elmo_plugin.text.sentence_splitter import SentenceSplitter
-from elmo_plugin.text.spelling import Spelling
 from elmo_plugin.text.tables import TextColumn
 from elmo_plugin.text.text_file import PACKED, TextFile, find_shards
-from elmo_plugin.text.tokenizer import SpacyBlankTokenizer
+from elmo_plugin.text.tokenizer import SentenceSplitter, SpacyBlankTokenizer
 
 OTHER_PACKERS = {
     ".zst": "zstd",

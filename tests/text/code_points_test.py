@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo_plugin.text import ManyLangsIndexer, batch_to_code_points, word_to_code_points
-from elmo_plugin.text.code_points import character_ids, spellings, word_ids
+from elmo_plugin.text.ids import character_ids, spellings, word_ids
 from tests.many_langs_oracle import CHARACTERS, SENTENCES, WORDS
 
 WIDTH = 14

@@ -1,6 +1,6 @@
 """Words that line ends divide are joined where they are one word."""
 
-from elmo_plugin.text.hyphens import Hyphens, KnownWords
+from elmo_plugin.text.line_forms import Hyphens, KnownWords
 
 
 def known(*lines: str) -> Hyphens:

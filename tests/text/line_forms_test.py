@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from elmo_plugin.text.hyphens import Hyphens, KnownWords
-from elmo_plugin.text.line_forms import PARAGRAPHS, WRAPPED, LineForm, join_lines
+from elmo_plugin.text.line_forms import PARAGRAPHS, WRAPPED, Hyphens, KnownWords, LineForm, join_lines
 
 WORDS = [
     "the",

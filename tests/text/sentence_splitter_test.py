@@ -5,7 +5,7 @@ import random
 import pytest
 
 from elmo_plugin.text import SentenceSplitter
-from elmo_plugin.text.sentence_splitter import LONGEST_SENTENCE
+from elmo_plugin.text.tokenizer import LONGEST_SENTENCE
 
 SENTENCES = [
     ("en", ["i went home.", "it was late."]),

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from elmo_plugin.text.spelling import Spelling
+from elmo_plugin.text.clutter import Spelling
 
 
 def test_ligatures_long_s_spaces_and_accents() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elmo_plugin.embedding import Corpus
 from elmo_plugin.pretraining import BiLMVocabulary
-from elmo_plugin.text import AsciiSpacesTokenizer, split_tokens, white_space
+from elmo_plugin.text import AsciiSpacesTokenizer, split_tokens, tokenizer
 
 ODD = ["2\u00a0000", "\u3000", "a\u2028b", "\x1c", "x\x85", "New\u202fYork"]
 
@@ -39,7 +39,7 @@ def test_every_reader_of_tokenized_text_finds_the_same_tokens(tmp_path: Path) ->
 def test_a_token_that_other_tools_split_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(white_space.logger, "_seen_msgs", set())
+    monkeypatch.setattr(tokenizer.logger, "_seen_msgs", set())
     for line in ("no odd space", "2\u00a0000 crowns", "3\u00a0000 crowns"):
         split_tokens(line)
     (message,) = caplog.messages
