@@ -31,9 +31,13 @@ class FileKind(Enum):
     DEVICE = "a device or a pipe"
     EMPTY = "an empty file"
     HDF5 = "an hdf5 file"
-    JSON = "a JSON text"
+    JSON = "a JSON text; name the weights that belong to it, or their folder"
     ZIP = "a zip file"
-    TORCH = "a PyTorch file of before version 1.6"
+    TORCH = (
+        "a PyTorch file, which holds weights without their sizes; name the folder that `train` wrote it in, or its "
+        "model.tar.gz. A state dict of AllenNLP's `Elmo` is loaded into an `elmo_plugin.Elmo` that is built with the "
+        "options file, and saved by `elmo_plugin.save`"
+    )
     GZIP = "a file compressed with gzip; unpack it with `gunzip`, or with `tar -xzf` if it is an archive"
     XZ = "a file compressed with xz; unpack it with `unxz`"
     LFS = "a pointer of Git LFS; fetch the file itself with `git lfs pull`"

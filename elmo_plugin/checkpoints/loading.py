@@ -61,14 +61,6 @@ OF_WEIGHTS = (*STATE_DICTS, ".safetensors", ".hdf5", ".h5", ".zip", ".json", ".t
 """The endings of names that no trained model has."""
 OF_MODELS = (".tar.gz", ".tgz")
 """The endings of names that trained models have."""
-ADVICE = {
-    FileKind.JSON: "a JSON text; name the weights that belong to it, or their folder",
-    FileKind.TORCH: (
-        "a PyTorch file, which holds weights without their sizes; name the folder that `train` wrote it in, or its "
-        "model.tar.gz. A state dict of AllenNLP's `Elmo` is loaded into an `elmo_plugin.Elmo` that is built with the "
-        "options file, and saved by `elmo_plugin.save`"
-    ),
-}
 OF_FOLDERS = {
     r"^model\.tar\.gz$": "a folder that holds it; name '{}/model.tar.gz'",
     r"\.ckpt|^checkpoint$": (
@@ -333,7 +325,7 @@ def _format_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
     looked_for = ", ".join(f"{CheckpointFormat.resolve_class_name(form)[0].looks_for} ({form})" for form in available)
     names = [f"{file.name}/" if file.is_dir() else file.name for file in content]
     kind = FileKind.TORCH if name.endswith(STATE_DICTS) else file_kind(path)
-    got = ADVICE.get(kind, kind.value)
+    got = kind.value
     if kind is FileKind.FOLDER:
         more = " …" if len(names) > MOST_NAMES else ""
         got = f"a folder with {', '.join(names[:MOST_NAMES]) or 'nothing in it'}{more}"
