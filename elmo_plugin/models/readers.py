@@ -114,10 +114,11 @@ class ExampleReader(DatasetReader, ABC):
     def _rows(self, file_path: FilePath) -> Iterator[TableRow]:
         """Yield each row of a file. That of a blank line has no cells."""
         lines, name, delimiter = lines_of(file_path, self.use), fspath(file_path), self._delimiter
-        if delimiter is None or self._quote_char is None:
-            rows = plain_rows(lines, delimiter, self._max_splits)
-        else:
-            rows = quoted_rows(lines, name, delimiter, self._quote_char)
+        rows = (
+            quoted_rows(lines, name, delimiter, self._quote_char)
+            if delimiter is not None and self._quote_char is not None
+            else plain_rows(lines, delimiter, self._max_splits)
+        )
         return starmap(partial(TableRow, name, delimiter), rows)
 
     def _read(self, file_path: FilePath) -> Iterator[Instance]:
