@@ -25,6 +25,7 @@ from elmo_plugin.bilm import (
     WordEncoder,
     add_boundaries,
     build_contextualizer,
+    check_padding,
     check_precision,
     dtype_on,
     warn_of_fallback,
@@ -248,6 +249,7 @@ class BidirectionalLanguageModel(Model):
         # Both directions read the same sentences, so their windows have the same lengths.
         targets = [part["targets"].cpu() for part in both]  # (S, U) each
         present = targets[0] > 0  # (S, U)
+        check_padding(present, "the targets of a window")
         outputs, state = lstm.read_windows(vectors, present.sum(dim=1), carried)  # (2, S, U, P)
         self.carried[self.training] = LstmState(*(part.detach() for part in state))
         return [select(*each, present) for each in zip(outputs, targets, strict=True)], present

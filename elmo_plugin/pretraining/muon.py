@@ -86,7 +86,7 @@ class Muon(MultiOptimizer):
             "adamw": torch.optim.AdamW(others, adamw_lr, (betas[0], betas[1]), weight_decay=adamw_weight_decay),
         }
         # AllenNLP's `__init__` gives this optimizer groups of its own, and would build the two from a config.
-        Optimizer.__init__(self, self._groups(), {})
+        Optimizer.__init__(self, self._groups(), {"lr": lr})
 
     def load_state_dict(self, training_state: dict[str, Any]) -> None:
         """Restore a state that `state_dict` returned."""
