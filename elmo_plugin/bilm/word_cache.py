@@ -96,7 +96,9 @@ def fingerprint(part: nn.Module) -> Optional[Versions]:
         if module._forward_hooks or module._forward_pre_hooks or "parametrizations" in module._modules:
             return None
         parts += [module, module.__dict__.get("activation")]
+    for tensor in tensors:
+        if tensor.requires_grad or tensor.is_inference():
+            return None
     if not tensors:
         return None
-    versions = Versions(tensors, torch.is_inference_mode_enabled(), product_type(tensors[0]), *parts)
-    return versions if versions.is_frozen else None
+    return Versions(tensors, torch.is_inference_mode_enabled(), product_type(tensors[0]), *parts)

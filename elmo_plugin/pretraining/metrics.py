@@ -56,14 +56,14 @@ class BidirectionalPerplexity(Metric):
         """Add N tokens: negative log likelihoods in nats, and whether the forward target is unknown, (N,) each."""
         each = (forward, backward, torch.ones_like(forward), unknown)
         sums = torch.stack([in_float64(values).sum() for values in each])  # (4,)
-        self.sums += dist_reduce_sum(sums).cpu()
+        self.sums = [before + more for before, more in zip(self.sums, dist_reduce_sum(sums).tolist(), strict=True)]
 
     def get_metric(self, reset: bool = False) -> dict[str, Any]:
         """Return `perplexity`, `forward_perplexity`, `backward_perplexity`, `oov_rate` and `n_tokens`.
 
         The result is empty if no token was counted, as in training with a `sampled` softmax.
         """
-        forward, backward, n_tokens, n_unknown = self.sums.tolist()
+        forward, backward, n_tokens, n_unknown = self.sums
         if not n_tokens:
             return {}
         metrics = {
@@ -79,12 +79,12 @@ class BidirectionalPerplexity(Metric):
 
     def nats(self) -> float:
         """Return the mean negative log likelihood of a token, of both directions; 0 without tokens."""
-        forward, backward, n_tokens, _ = self.sums.tolist()
+        forward, backward, n_tokens, _ = self.sums
         return (forward + backward) / (2 * n_tokens or 1)
 
     def reset(self) -> None:
         """Forget all tokens."""
-        self.sums = torch.zeros(4, dtype=torch.float64)
+        self.sums: list[float] = [0.0] * 4
         """Of all processes: the nats of each direction, the tokens, and those whose target is unknown."""
 
 
