@@ -40,6 +40,14 @@ SYSTEMS = {
     "both": "your_bilm_and_vectors",
 }
 """What a tagger reads beside its words and characters, and the variant of training_configs for it."""
+NAMES = {
+    "none": "no ELMo",
+    "random": "random ELMo",
+    "fasttext": "fastText",
+    "fasttext_long": "fastText, long",
+    "elmo": "ELMo",
+    "both": "ELMo + fastText",
+}
 MEASURED = ["forward_perplexity", "backward_perplexity", "oov_rate"]
 """What pretraining measures on the held-out text."""
 TRAIN = ["--file-friendly-logging", "-o", '{"trainer.cuda_device": -1}']
@@ -67,8 +75,8 @@ the same command goes on another day, and on another machine. The training of a 
 is taken as it is, for example with other authors held out. N words are drawn from it by sentences; punctuation is no
 word. A smaller draw is part of a larger one. A pretraining config that starts from another biLM has it in ELMO_BILM.
 
-Print the tables of all languages:
-  python -m experiments.how_much_text --table
+Print the tables of all languages, and draw them:
+  python -m experiments.how_much_text --table --plot docs/images/how_much_text.svg
 """
 
 
@@ -295,6 +303,58 @@ def tables(folder: Path) -> Iterator[Table]:
             yield Table(f"{file.stem}, {task}", "Best accuracy on the development set, in percent.", header, lines)
 
 
+def plot(folder: Path, output: Path) -> None:
+    """Draw a row of panels for each language: the accuracy of each task by the words, with all tagged sentences.
+
+    Systems without raw text are levels. The name of each system stands beside its last point.
+    """
+    import matplotlib.pyplot as plt
+
+    from experiments.why_elmo.plot import spread
+
+    files = sorted(folder.glob("*.jsonl"))
+    tasks = {"treebank_pos": "parts of speech", "treebank_features": "the whole tag"}
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "how_much_text", "font.size": 9})
+    figure, panels = plt.subplots(
+        len(files), 2, figsize=(6.6, 2.9 * len(files)), layout="constrained", squeeze=False, sharex=True
+    )
+    for file, row in zip(files, panels, strict=True):
+        rows = Results(file).rows()
+        sizes = {each["words"]: each["n_words"] for each in rows if each.get("trained") == "bilm"}
+        for (task, title), axes in zip(tasks.items(), row, strict=True):
+            names = []  # the height, the name and the colour of each
+            for number, (system, name) in enumerate(NAMES.items()):
+                scores: dict[Optional[int], list[float]] = {}
+                for each in rows:
+                    if (each.get("system"), each.get("task"), each.get("fraction")) == (system, task, 1.0):
+                        scores.setdefault(sizes.get(each["words"]), []).append(each["score"])
+                if not scores:
+                    continue
+                points = sorted((words, mean(values)) for words, values in scores.items() if words)
+                if points:
+                    axes.plot(*zip(*points, strict=True), "o-", color=f"C{number}", markersize=4)
+                else:
+                    axes.axhline(mean(scores[None]), color=f"C{number}", linestyle="dotted")
+                names.append((points[-1][1] if points else mean(scores[None]), name, f"C{number}"))
+            names.sort(reverse=True)
+            axes.set_xscale("log")
+            axes.set_xticks(list(sizes.values()), [f"{size / 1e6:.2g} M" for size in sizes.values()])
+            axes.minorticks_off()
+            low, high = axes.get_ylim()
+            for place, (height, name, color) in zip(
+                spread([height for height, *_ in names], (high - low) / 14), names, strict=True
+            ):
+                axes.annotate(
+                    name, (1, height), xycoords=axes.get_yaxis_transform(), xytext=(1.03, place), color=color,
+                    va="center",
+                )  # fmt: skip
+            axes.set_title(f"{file.stem}: {title}", fontsize="medium")
+            axes.set_xlabel("words of raw text")
+            axes.set_ylabel("accuracy, %")
+            axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(output, metadata={"Date": None})
+
+
 def cell(scores: Sequence[float]) -> str:
     """Return the mean of the seeds, with their standard deviation."""
     deviation = f" ± {stdev(scores):.1f} ({len(scores)} seeds)" if len(scores) > 1 else ""
@@ -325,6 +385,7 @@ def parse(arguments: Optional[list[str]] = None) -> argparse.Namespace:
     )
     add("--results", type=Path, default=RESULTS, help="the folder of the results; default: experiments/results")
     add("--table", action="store_true", help="only print the tables")
+    add("--plot", type=Path, metavar="FILE", help="draw the accuracy by the words, with all sentences of the treebank")
     args = parser.parse_args(arguments)
     if not args.table and None in (args.runs, args.language, args.treebank):
         parser.error("expected RUNS, LANGUAGE and --treebank, or --table")
@@ -349,6 +410,8 @@ def main(arguments: Optional[list[str]] = None) -> int:
             failed += not size.tag(system, task, fraction, seed)
     for table in tables(args.results):
         print(*table.lines(), sep="\n")
+    if args.plot:
+        plot(args.results, args.plot)
     return 1 if failed else 0
 
 

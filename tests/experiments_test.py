@@ -353,19 +353,31 @@ def test_the_tables_have_a_row_for_each_system_and_the_mean_of_the_seeds(
 ) -> None:
     tagger = {"words": "all", "system": "elmo", "bilm": "small_text", "task": "treebank_pos", "fraction": 0.1}
     rows = [
-        {"words": "all", "trained": "bilm", "bilm": "small_text", "forward_perplexity": 80.5, "epochs": 10},
+        {
+            "words": "all",
+            "trained": "bilm",
+            "bilm": "small_text",
+            "forward_perplexity": 80.5,
+            "epochs": 10,
+            "n_words": 300_000,
+        },
         {**tagger, "seed": 1, "score": 80.0},
         {**tagger, "seed": 2, "score": 82.0},
+        {**tagger, "seed": 1, "score": 95.0, "fraction": 1.0},
         {**tagger, "seed": 1, "score": 90.0, "system": "none", "words": None, "bilm": None, "fraction": 1.0},
     ]
     for row in rows:
         how_much_text.Results(tmp_path / "ru.jsonl").add(row)
     capsys.readouterr()
-    assert how_much_text.main(["--table", "--results", str(tmp_path)]) == 0
+    picture = tmp_path / "plot.svg"
+    assert how_much_text.main(["--table", "--results", str(tmp_path), "--plot", str(picture)]) == 0
+    assert {"ru: parts of speech", "0.3 M", "ELMo", "no ELMo"} <= {
+        *re.findall(r">([^<]+)</text>", picture.read_text(encoding="utf-8"))
+    }
     printed = capsys.readouterr().out
     assert "| bilm small_text | all | 80.5 |  |  |  | 10 |  |  |" in printed
     assert "### ru, treebank_pos" in printed and "|  | biLM | words | 10 % | 100 % |" in printed
-    assert "| elmo | small_text | all | 81.0 ± 1.4 (2 seeds) |  |" in printed
+    assert "| elmo | small_text | all | 81.0 ± 1.4 (2 seeds) | 95.0 |" in printed
     assert "| none |  |  |  | 90.0 |" in printed
 
 
