@@ -49,7 +49,8 @@ class BidirectionalPerplexity(Metric):
     """
 
     def __init__(self) -> None:
-        self.reset()
+        self.sums = [0.0] * 4
+        """Of all processes: the nats of each direction, the tokens, and those whose target is unknown."""
 
     @torch.no_grad()
     def __call__(self, forward: Tensor, backward: Tensor, unknown: Tensor) -> None:  # type: ignore[override]
@@ -84,8 +85,7 @@ class BidirectionalPerplexity(Metric):
 
     def reset(self) -> None:
         """Forget all tokens."""
-        self.sums: list[float] = [0.0] * 4
-        """Of all processes: the nats of each direction, the tokens, and those whose target is unknown."""
+        self.sums = [0.0] * 4
 
 
 def perplexity_of(nats: float) -> float:
