@@ -167,6 +167,10 @@ class Prepared:
 def _stack(weights: Sequence[Tensor]) -> Tensor:
     """Return float32 copies of weights (O, I) for `torch.bmm`, as (R, I, O)."""
     stacked = torch.stack([weight.detach().float().t() for weight in weights])  # (R, I, O)
+    if mkl_is_fast():
+        return stacked
+    if stacked.size(2) <= stacked.size(1):  # it reads a weight along its longer side
+        return stacked.mT.contiguous().mT
     return nn.functional.pad(stacked, (0, PADDING))[..., : stacked.size(2)]
 
 
