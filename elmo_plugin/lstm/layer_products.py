@@ -36,9 +36,9 @@ class KeptProducts(Kept):
         versions = Versions(chain(*layer), product_type(layer[0].input))
         kept: dict[Any, Any] = self.get(versions, dict) if versions.is_frozen else {}
         most = 1 if rows <= 1 else FEW if rows <= FEW else ANY
-        products: dict[str, Prepared] = kept.setdefault(most, {})
-        if products:
-            return products
+        if most in kept:
+            return kept[most]
+        products: dict[str, Prepared] = {}
         inputs, recurrents, biases, projections = zip(*layer, strict=True)
         for name, weights, limit, number in (
             ("input", inputs, ANY, 1),
@@ -52,6 +52,7 @@ class KeptProducts(Kept):
                     added = biases if name == "input" else (None, None)
                     kept[name, way] = Prepared(weights, way, added, is_recurrent=name == "recurrent")
                 products[name] = kept[name, way]
+        kept[most] = products  # once they are complete: other threads look here
         return products
 
 

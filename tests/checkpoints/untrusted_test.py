@@ -207,7 +207,7 @@ def test_what_ends_the_reader_is_one_error(tmp_path: Path) -> None:
             pass
 
     def fill() -> None:
-        torch.zeros(2**28)
+        torch.zeros(2**34)  # more than any test process has freed, which a child may use again
 
     def write() -> None:
         (tmp_path / "written").write_bytes(b"0")
