@@ -22,7 +22,7 @@ from elmo_plugin.bilm.precision import (
     precision_on,
     warn_of_fallback,
 )
-from elmo_plugin.bilm.registered import CONTEXTUALIZERS, build_contextualizer, reset_states
+from elmo_plugin.bilm.registered import CONTEXTUALIZERS, build_contextualizer, reset_states, sizes_of
 from elmo_plugin.bilm.sizes import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.bilm.token_encoder import (
     IDS,
@@ -68,6 +68,7 @@ __all__ = [
     "precision_on",
     "read_extra_state",
     "reset_states",
+    "sizes_of",
     "tensor_to_description",
     "warm_up",
     "warn_of_fallback",

@@ -5,7 +5,7 @@ One of them is the contextualizer: any `Seq2SeqEncoder` instead of the LSTMs.
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -87,23 +87,35 @@ def _values_in(value: Any, part: str, key: str) -> Iterator[tuple[str, Any, str]
 def build_contextualizer(config: Mapping[str, Any], width: int, is_trusted: bool) -> Seq2SeqEncoder:
     """Build the encoder of a block `contextualizer`, which reads token vectors of this width (P).
 
-    See `build_registered`. Raises `ConfigurationError` also for an encoder that does not map P to 2P, or does not say
-    whether it does.
+    See `build_registered`. Raises `ConfigurationError` also for an encoder that does not map P to 2P.
     """
     encoder: Seq2SeqEncoder = build_registered(Seq2SeqEncoder, config, "contextualizer", is_trusted)
+    sizes = sizes_of(encoder)
+    if sizes[:2] != (width, 2 * width):
+        raise ConfigurationError(
+            f"'contextualizer': expected input size {width} and output size {2 * width}, of both directions side by "
+            f"side, got {sizes.input} and {sizes.output}"
+        )
+    return encoder
+
+
+class Sizes(NamedTuple):
+    """The widths of an encoder's input and output, and whether the output is two directions side by side."""
+
+    input: int
+    output: int
+    has_two_directions: bool
+
+
+def sizes_of(encoder: Seq2SeqEncoder) -> Sizes:
+    """Return what an encoder says of itself. Raises `ConfigurationError` for one that does not define a method."""
     try:
-        sizes = (encoder.get_input_dim(), encoder.get_output_dim(), encoder.is_bidirectional())
+        return Sizes(encoder.get_input_dim(), encoder.get_output_dim(), encoder.is_bidirectional())
     except (NotImplementedError, AttributeError) as error:
         raise ConfigurationError(
             f"'contextualizer': expected {type(encoder).__name__} to define get_input_dim, get_output_dim and "
             f"is_bidirectional; see {installed('docs/extend.md')}"
         ) from error
-    if sizes[:2] != (width, 2 * width):
-        raise ConfigurationError(
-            f"'contextualizer': expected input size {width} and output size {2 * width}, of both directions side by "
-            f"side, got {sizes[0]} and {sizes[1]}"
-        )
-    return encoder
 
 
 def last_layer(encoder: Seq2SeqEncoder, tokens: Tensor, mask: Tensor) -> Tensor:

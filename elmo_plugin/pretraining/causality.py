@@ -7,7 +7,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
-from elmo_plugin.bilm import reset_states
+from elmo_plugin.bilm import reset_states, sizes_of
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +35,10 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
     """
     # AllenNLP wraps PyTorch's modules, whose names are better known than those of the wrappers.
     name = f"'{type(getattr(contextualizer, '_module', contextualizer)).__name__}'"
-    if not contextualizer.is_bidirectional() or contextualizer.get_output_dim() % 2:
+    width, output, has_two_directions = sizes_of(contextualizer)
+    if not has_two_directions or output % 2:
         raise ConfigurationError(f"'contextualizer': expected a forward and a backward direction, got {name} with one")
-    width, generator = contextualizer.get_input_dim(), torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     sentence, replacement = torch.randn(2, N_TOKENS, width, generator=generator)  # (T, I) each
     is_training = contextualizer.training
     contextualizer.eval()
