@@ -57,12 +57,11 @@ class AllenNlpArchive(CheckpointFormat):
         """Return whether the folder holds the weights of a model."""
         return _weights_in(location) is not None
 
-    def read(self, location: Location) -> Checkpoint:
-        """Read only the biLM of the model. Raises `ConfigurationError` if there are more or none."""
-        return self.read_with(location, None)
+    def read(self, location: Location, options_file: Optional[Location] = None) -> Checkpoint:
+        """Read only the biLM of the model. AllenNLP's own ELMo may have its sizes in another file than the config says.
 
-    def read_with(self, location: Location, options_file: Optional[Location]) -> Checkpoint:
-        """Read AllenNLP's own ELMo with the sizes in another file than the one that its config names."""
+        Raises `ConfigurationError` if there are more biLMs or none.
+        """
         folder = local_file(location, "pretrained")
         path = file_in(folder, _weights_in(folder) or TRAINING_WEIGHTS)
         weights = read_weights(path, f"{path}")
@@ -74,6 +73,8 @@ class AllenNlpArchive(CheckpointFormat):
             sources = ", ".join(source for source, _ in found) or "none"
             raise ConfigurationError(f"'{location}': expected a model with one biLM inside, got {sources}")
         return found[0][1]
+
+    read_with = read
 
 
 def archived_checkpoint(serialization_dir: Optional[str], source: str, name: str) -> Optional[Checkpoint]:

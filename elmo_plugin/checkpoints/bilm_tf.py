@@ -58,16 +58,12 @@ class BilmTf(CheckpointFormat):
         )
         return has_pair or str(location).endswith(HDF5_SUFFIXES) or file_kind(Path(location)) is FileKind.HDF5
 
-    def read(self, location: Location) -> Checkpoint:
-        """Read the options and the weights, and the vocabulary if it lies beside them."""
-        return self.read_with(location, None)
-
     def read_sizes(self, location: Location) -> BiLMOptions:
         """Read only the options file."""
         return read_options(_pair(location, None)[0])
 
-    def read_with(self, location: Location, options_file: Optional[Location]) -> Checkpoint:
-        """Read the weights at a location, or in a folder, with another options file.
+    def read(self, location: Location, options_file: Optional[Location] = None) -> Checkpoint:
+        """Read the weights at a location, or in a folder, with the options given or beside them, and the vocabulary.
 
         Raises `ConfigurationError` if the options and the weights do not fit each other.
         """
@@ -94,6 +90,8 @@ class BilmTf(CheckpointFormat):
             return checkpoint
         vocabulary = file_in(path.parent, beside[0])
         return with_vocabulary(checkpoint, read_words(vocabulary, f"{vocabulary}"), f"{vocabulary}")
+
+    read_with = read
 
     def write(self, checkpoint: Checkpoint, folder: Location) -> list[str]:
         """Write `options.json`, `weights.hdf5` and, if there is a vocabulary, `vocabulary.txt`; return their names.
