@@ -316,7 +316,7 @@ def plot(folder: Path, output: Path) -> None:
     tasks = {"treebank_pos": "parts of speech", "treebank_features": "the whole tag"}
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "how_much_text", "font.size": 9})
     figure, panels = plt.subplots(
-        len(files), 2, figsize=(6.6, 2.9 * len(files)), layout="constrained", squeeze=False, sharex=True
+        len(files), 2, figsize=(6.6, 2.9 * len(files)), layout="constrained", squeeze=False, sharex="row"
     )
     for file, row in zip(files, panels, strict=True):
         rows = Results(file).rows()
