@@ -303,10 +303,11 @@ def tables(folder: Path) -> Iterator[Table]:
             yield Table(f"{file.stem}, {task}", "Best accuracy on the development set, in percent.", header, lines)
 
 
-def plot(folder: Path, output: Path) -> None:
+def plot(folder: Path, bilm: str, output: Path) -> None:
     """Draw a row of panels for each language: the accuracy of each task by the words, with all tagged sentences.
 
-    Systems without raw text are levels. The name of each system stands beside its last point.
+    Systems without raw text are levels. The name of each system stands beside its last point. Of several biLMs, only
+    those of the config called `bilm` are drawn.
     """
     import matplotlib.pyplot as plt
 
@@ -319,7 +320,7 @@ def plot(folder: Path, output: Path) -> None:
         len(files), 2, figsize=(6.6, 2.9 * len(files)), layout="constrained", squeeze=False, sharex="row"
     )
     for file, row in zip(files, panels, strict=True):
-        rows = Results(file).rows()
+        rows = [each for each in Results(file).rows() if each.get("bilm") in (None, bilm)]
         sizes = {each["words"]: each["n_words"] for each in rows if each.get("trained") == "bilm"}
         for (task, title), axes in zip(tasks.items(), row, strict=True):
             names = []  # the height, the name and the colour of each
@@ -411,7 +412,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
     for table in tables(args.results):
         print(*table.lines(), sep="\n")
     if args.plot:
-        plot(args.results, args.plot)
+        plot(args.results, args.config.stem, args.plot)
     return 1 if failed else 0
 
 

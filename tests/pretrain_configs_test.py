@@ -15,6 +15,7 @@ FOLDER = Path(__file__).parent.parent / "training_configs/pretrain"
 CONFIGS = sorted(FOLDER.rglob("*.jsonnet"))
 SYSTEMS = sorted(FOLDER.parent.glob("systems/*/pretrain.jsonnet"))
 TRAINED = ("bilm_tiny", "bilm_original", "bilm_words", "muon", "transformer")
+FLOAT32 = ("bilm_original", "fine_tune", "small_text", "small_text_from")
 N_WORDS = 1200
 SHRUNKEN = {
     "lstm": {"dim": 24, "projection_dim": 16, "n_layers": 2, "use_skip_connections": True},
@@ -80,4 +81,4 @@ def test_contextualizers_are_compared_with_as_many_weights(name: str) -> None:
 @pytest.mark.parametrize("path", [*CONFIGS, *SYSTEMS], ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_config_asks_no_processor_for_what_it_may_not_have(path: Path) -> None:
     precision = params_of(path, Path("somewhere"))["model"]["precision"]
-    assert precision == ("float32" if path.stem in ("bilm_original", "fine_tune", "small_text") else "auto")
+    assert precision == ("float32" if path.stem in FLOAT32 else "auto")
