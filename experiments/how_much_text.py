@@ -25,17 +25,20 @@ from elmo_plugin.common import atomic_folder
 from elmo_plugin.text import HELDOUT, TextFile, find_shards
 from experiments.grid import train
 from experiments.run import CONFIGS, Run
-from experiments.word_vectors import write_vectors
+from experiments.word_vectors import set_length, write_vectors
 
 ROOT = CONFIGS.parent
 RESULTS = ROOT / "experiments/results/how_much_text"
 PASSES = 5
 """The passes of fastText over the text: gensim's default."""
+SHORT = 4
+"""The length of the vectors of `fasttext_short`; the others have a root mean square of 1, and mostly the length 17."""
 SYSTEMS = {
     "none": "without_elmo",
     "random": "your_bilm",
     "fasttext": "word_vectors",
     "fasttext_long": "word_vectors",
+    "fasttext_short": "word_vectors",
     "elmo": "your_bilm",
     "both": "your_bilm_and_vectors",
 }
@@ -45,6 +48,7 @@ NAMES = {
     "random": "random ELMo",
     "fasttext": "fastText",
     "fasttext_long": "fastText, long",
+    "fasttext_short": "fastText, short",
     "elmo": "ELMo",
     "both": "ELMo + fastText",
 }
@@ -58,8 +62,9 @@ Measure how much text a language needs. N words of it train
 
 - a biLM, by a config of training_configs/pretrain, and with --kenlm a 5-gram of the same vocabulary;
 - with --packages, a folder with gensim, fastText: {PASSES} passes over the text, and as long as the biLM took;
+  fasttext_short is the first with each vector shortened to the length {SHORT};
 - taggers of parts of speech and of all features as one tag, on shares of a treebank: without ELMo (none), with a random
-  biLM, with fastText (of {PASSES} passes, and fasttext_long), with ELMo, and with ELMo and fastText (both).
+  biLM, with fastText (of {PASSES} passes, fasttext_long, fasttext_short), with ELMo, and with ELMo and fastText (both).
 
 Nothing is written for a language; LANGUAGE is its code. TREEBANK has train.conllu and dev.conllu, and perhaps
 test.conllu, on which the best epoch of each tagger is then scored, too:
@@ -181,7 +186,9 @@ class Words(NamedTuple):
     def vectors(self, system: str) -> Path:
         """Return the file of the treebank's words with their fastText vectors, which are trained if it is not there."""
         file = self.folder / f"{system}.txt"
-        if not file.exists():
+        if system == "fasttext_short":
+            set_length(self.vectors("fasttext"), file, SHORT)
+        elif not file.exists():
             from experiments.why_elmo.gensim_fasttext import of_file  # gensim is not in the environment
 
             passes = PASSES
