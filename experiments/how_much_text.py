@@ -62,7 +62,7 @@ Measure how much text a language needs. N words of it train
 
 - a biLM, by a config of training_configs/pretrain, and with --kenlm a 5-gram of the same vocabulary;
 - with --packages, a folder with gensim, fastText: {PASSES} passes over the text, and as long as the biLM took;
-  fasttext_short is the first with each vector shortened to the length {SHORT};
+  fasttext_short is the first with each vector scaled to the length {SHORT};
 - taggers of parts of speech and of all features as one tag, on shares of a treebank: without ELMo (none), with a random
   biLM, with fastText (of {PASSES} passes, fasttext_long, fasttext_short), with ELMo, and with ELMo and fastText (both).
 
@@ -186,9 +186,9 @@ class Words(NamedTuple):
     def vectors(self, system: str) -> Path:
         """Return the file of the treebank's words with their fastText vectors, which are trained if it is not there."""
         file = self.folder / f"{system}.txt"
-        if system == "fasttext_short":
+        if system == "fasttext_short" and not file.exists():
             set_length(self.vectors("fasttext"), file, SHORT)
-        elif not file.exists():
+        if not file.exists():
             from experiments.why_elmo.gensim_fasttext import of_file  # gensim is not in the environment
 
             passes = PASSES
