@@ -63,10 +63,9 @@ class TableRow(NamedTuple):
 class ExampleReader(DatasetReader, ABC):
     """What the readers of tables share: each example is read by every worker, so each reports what is wrong.
 
-    `expected` are the examples, for the error about a file that has none, and `use` is what a file is expected to be.
+    `use` is what a file is expected to be.
     """
 
-    expected: str
     use: Use
 
     def __init__(
@@ -122,10 +121,10 @@ class ExampleReader(DatasetReader, ABC):
         return starmap(partial(TableRow, name, delimiter), rows)
 
     def _read(self, file_path: FilePath) -> Iterator[Instance]:
-        logger.info("Reading %s from %s", self.expected, file_path)
+        logger.info("Reading %s", file_path)
         first, examples = spy(self.examples(file_path))
         if not first:
-            raise ConfigurationError(f"{fspath(file_path)}: expected {self.expected}, got none")
+            raise ConfigurationError(f"{fspath(file_path)}: expected {self.use.expected}, got none")
         yield from map(self._instance, self.shard_iterable(examples))
 
 
@@ -209,7 +208,6 @@ class ColumnTagsReader(ExampleReader):
         As in `DatasetReader`.
     """
 
-    expected = "sentences, one token per line"
     use = TAGGED_WORDS
 
     def __init__(
@@ -447,7 +445,6 @@ class TextClassificationCsvReader(ExampleReader):
         As in `DatasetReader`.
     """
 
-    expected = "one text per row"
     use = LABELLED_TEXTS
 
     def __init__(
