@@ -162,17 +162,16 @@ class Corpus:
         """
         start = 0
         windows = peekable(constrained_batches(self._rows(), CHARACTERS_IN_WINDOW, get_len=_size, strict=False))
-        for rows in windows:
+        for rows in windows or [[]]:
             parts: list[Sequence[Row]] = [rows]
             if len(windows[:2]) < 2:  # this one is the last, or the last but one
                 end = [*rows, *chain.from_iterable(windows)]
-                number = ceil(2 * sum(map(_size, end)) / CHARACTERS_IN_WINDOW)
-                parts = [list(part) for part in divide(number, end)]
-            for part in filter(None, parts):
-                yield self._window(start, part)
+                number = min(len(end), ceil(2 * sum(map(_size, end)) / CHARACTERS_IN_WINDOW))
+                parts = [list(part) for part in divide(max(1, number), end)]
+            for part in parts:
+                ids = [row.id for row in part if row.id is not None]
+                yield Window(start, [row.text for row in part], ids or None, self.tokenizer)
                 start += len(part)
-        if start == 0:
-            yield self._window(start, [])
 
     def estimated_sentences(self) -> Optional[int]:
         """Return the number of sentences, estimated by those in the share of the files that was read so far.
@@ -198,7 +197,3 @@ class Corpus:
                 # Where tabs separate tokens, a tab at either end of a line marks an empty token.
                 around = "" if isinstance(self.tokenizer, JustTabsTokenizer) else WHITE_SPACE
                 yield row._replace(text=row.text.strip(around))
-
-    def _window(self, start: int, rows: Sequence[Row]) -> Window:
-        ids = [row.id for row in rows if row.id is not None]
-        return Window(start, [row.text for row in rows], ids or None, self.tokenizer)
