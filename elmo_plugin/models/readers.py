@@ -17,7 +17,7 @@ from allennlp.data.token_indexers import SingleIdTokenIndexer
 from more_itertools import spy
 
 from elmo_plugin.common import at_least
-from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, TARGETS, convert_tags, first_invalid_tag
+from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, convert_tags, first_invalid_tag
 from elmo_plugin.text import (
     CONLLU_ID,
     DOCUMENT,
@@ -240,7 +240,7 @@ class ColumnTagsReader(ExampleReader):
         self._tag_column = tag_default if tag_column is None else tag_column
         self._conllu = conllu
         self._coding_scheme = _scheme("coding_scheme", coding_scheme, SCHEMES)
-        self._target_scheme = _scheme("convert_to_coding_scheme", convert_to_coding_scheme, TARGETS)
+        self._target_scheme = _scheme("convert_to_coding_scheme", convert_to_coding_scheme, ["BIO", "BIOUL"])
         if self._target_scheme and not self._coding_scheme:
             raise ConfigurationError(
                 f"'coding_scheme': expected the scheme of the file, one of {', '.join(SCHEMES)}, to convert to "

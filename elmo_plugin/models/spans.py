@@ -43,8 +43,6 @@ SCHEMES = {
 """The coding schemes that can be read, the ones that are most likely first."""
 OTHER_NAMES = {"IOB2": "BIO", "BILOU": "BIOUL", "BILUO": "BIOUL", "IOBES": "BIOES", "BMESO": "BMES"}
 """Names that other libraries give to these schemes."""
-TARGETS = ("BIO", "BIOUL")
-"""The coding schemes that tags can be converted to."""
 
 
 def bioul_to_bio(tags: Iterable[str]) -> list[str]:
@@ -76,8 +74,6 @@ def convert_tags(tags: list[str], scheme: str, target: str) -> list[str]:
     >>> convert_tags(["B-PER", "E-PER", "O"], "BIOES", "BIO")
     ['B-PER', 'I-PER', 'O']
     """
-    if scheme == target:
-        return tags
     encoding, letters, _, mirrored = SCHEMES[scheme]
     tags = [letters[tag[0]] + tag[1:] for tag in (reversed(tags) if mirrored else tags)]
     bioul = tags if encoding == "BIOUL" else to_bioul(tags, encoding=encoding)
