@@ -81,7 +81,8 @@ class EnhancedText(nn.Module):
     elmo_indexer : `str`
         The token indexer whose ids ELMo reads.
 
-    Raises `ConfigurationError` for an encoder whose input size does not fit.
+    Raises `ConfigurationError` for an encoder whose input size does not fit, and for ELMo with sentence boundaries or
+    with another number of mixes than of places.
     """
 
     def __init__(
@@ -95,6 +96,14 @@ class EnhancedText(nn.Module):
     ) -> None:
         super().__init__()
         probability(dropout=dropout)
+        if elmo and len(elmo.mixes) != len(elmo_at):
+            raise ConfigurationError(
+                f"'elmo_at': expected one place for each of the {len(elmo.mixes)} mixes of ELMo, got {list(elmo_at)}"
+            )
+        if elmo and elmo.keep_sentence_boundaries:
+            raise ConfigurationError(
+                "'keep_sentence_boundaries': expected false, because boundaries have no tags or labels, got true"
+            )
         self.whole_input = WholeInput(elmo, text_field_embedder, elmo_indexer)  # first, so that interpreters find it
         self.encoder = encoder
         self.elmo = elmo
@@ -127,18 +136,7 @@ class EnhancedText(nn.Module):
         if not isinstance(named, (list, tuple)) or not named or any(place not in PLACES for place in named):
             raise ConfigurationError(f"'elmo_at': expected one or both of {list(PLACES)}, got {elmo_at!r}")
         places = [place for place in PLACES if place in named]
-        if elmo is None:
-            return cls(encoder, None, places, text_field_embedder, dropout, elmo_indexer)
-        built = elmo.construct(num_output_representations=len(places))
-        if len(built.mixes) != len(places):
-            raise ConfigurationError(
-                f"'elmo_at': expected one place for each of the {len(built.mixes)} mixes of the pretrained ELMo, "
-                f"got {places}"
-            )
-        if built.keep_sentence_boundaries:
-            raise ConfigurationError(
-                "'keep_sentence_boundaries': expected false, because boundaries have no tags or labels, got true"
-            )
+        built = elmo.construct(num_output_representations=len(places)) if elmo else None
         return cls(encoder, built, places, text_field_embedder, dropout, elmo_indexer)
 
     def get_output_dim(self) -> int:
