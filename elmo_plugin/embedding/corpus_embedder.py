@@ -91,7 +91,6 @@ class CorpusEmbedder:
         batch_size: Optional[int] = None,
     ) -> None:
         self._embedder = embedder
-        self._pool = pool
         shape = tuple(size for size in embedder.shape if size != -1 or not pool)
         self.layout = Layout(shape, "float16" if half else "float32")
         self._tokens_per_batch = tokens_per_batch
@@ -218,9 +217,9 @@ class CorpusEmbedder:
         # The vector of a cached word depends in its last bits on the words that were computed in the same batch.
         self._embedder.elmo.bilm.word_cache.clear()
         sentences = [sentence.tokens for sentence in window.sentences]
-        half = self.layout.dtype == "float16" and not self._pool
+        half = self.layout.dtype == "float16" and self.layout.is_by_token
         for index, array in self._embedder.by_length(sentences, self._tokens_per_batch, self._batch_size, half):
-            yield index, mean(array) if self._pool else array
+            yield index, array if self.layout.is_by_token else mean(array)
             if bar is not None:
                 bar.update(len(sentences[index]))
 
