@@ -23,14 +23,6 @@ from elmo_plugin.text import length_batches
 Docs = list[Doc]
 Vectors = list[Floats2d]
 
-DEFAULTS = {
-    "bilm": "english-tiny",
-    "mix": "average",
-    "precision": "float32",
-    "cuda_device": -1,
-    "initial_state": None,
-}
-
 
 @final
 class ElmoComponent:
@@ -77,7 +69,17 @@ class ElmoComponent:
             yield from docs
 
 
-@Language.factory("elmo", default_config=DEFAULTS, assigns=["doc.tensor"])
+@Language.factory(
+    "elmo",
+    default_config={
+        "bilm": "english-tiny",
+        "mix": "average",
+        "precision": "float32",
+        "cuda_device": -1,
+        "initial_state": None,
+    },
+    assigns=["doc.tensor"],
+)
 def make_elmo(
     nlp: Language, name: str, bilm: str, mix: str, precision: str, cuda_device: int, initial_state: Optional[str]
 ) -> ElmoComponent:
