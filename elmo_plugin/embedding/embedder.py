@@ -109,15 +109,14 @@ class Embedder:
 
     def identity(self) -> dict[str, Any]:
         """Return everything that the arrays depend on except the sentences, as JSON values."""
-        # All layers have the type that they had when an embedder concatenated them, so that old outputs are resumed.
-        type_of_mix, weights = ConcatenateMix.__name__, {}
-        for mix in self.elmo.mixes:
-            type_of_mix, weights = type(mix).__name__, {name: each.tolist() for name, each in mix.state_dict().items()}
+        # All layers go by the mix that concatenates them, as they once did, so that old outputs are resumed.
+        sizes = self.elmo.bilm.options
+        mix = next(iter(self.elmo.mixes), ConcatenateMix(sizes.num_layers, sizes.layer_dim))
         words = self.word_id.words if isinstance(self.word_id, WordLookup) else []
         return {
             **identity(self.elmo.bilm, self.elmo.initial_state),
             "vocabulary": blake2b(json.dumps(words).encode(), digest_size=16).hexdigest(),
-            "mix": {"type": type_of_mix, **weights},
+            "mix": {"type": type(mix).__name__, **{name: each.tolist() for name, each in mix.state_dict().items()}},
             "shape": list(self.shape),
         }
 
