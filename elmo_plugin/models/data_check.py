@@ -35,7 +35,6 @@ from elmo_plugin.text import (
     show_columns,
 )
 
-PARTS = ("train", "validation", "test")
 LONG = 400
 """Texts with more tokens than this are long. The memory of a batch grows with its longest text."""
 RARE = 5
@@ -128,23 +127,23 @@ def check_data(params: Params, sentences: Optional[int] = None) -> DataCheck:
     sentences : `Optional[int]`
         Read only this many texts of each part.
     """
-    parts: list[Part] = []
+    parts: dict[str, Part] = {}
     failures = []
-    for name in PARTS:
+    for name in ("train", "validation", "test"):
         path = params.get(f"{name}_data_path", None)
         if path is not None:
             try:
-                parts.append(_read(name, params, path, sentences, parts[0] if parts and name != "train" else None))
+                parts[name] = _read(name, params, path, sentences, parts.get("train"))
             except Exception as error:  # a reader of another package may raise anything
                 failures.append(f"'{name}_data_path': {_message(error)}")
     if params.get("train_data_path") is None:
         failures.append("'train_data_path': expected a path, got none")
-    if parts and parts[0].name == "train":
+    if "train" in parts:
         try:
             _try_model(params, parts, sentences)
         except Exception as error:  # and so may a model
             failures.append(f"'model': {_message(error)}")
-    return DataCheck(parts, failures, [*doubtful_columns(params.params), *_advice(parts)])
+    return DataCheck([*parts.values()], failures, [*doubtful_columns(params.params), *_advice(parts)])
 
 
 def _instances(name: str, params: Params, path: str, sentences: Optional[int]) -> Iterator[Instance]:
@@ -165,28 +164,28 @@ def _read(name: str, params: Params, path: str, sentences: Optional[int], train:
     return part
 
 
-def _try_model(params: Params, parts: Sequence[Part], sentences: Optional[int]) -> None:
+def _try_model(params: Params, parts: Mapping[str, Part], sentences: Optional[int]) -> None:
     """Build the model as `elmo-plugin train` does, and compute the loss of the first two training texts."""
     keys = params.duplicate()
     # A vocabulary that is made of instances reads the data a second time.
     instances = chain.from_iterable(
-        _instances(part.name, params, params.get(f"{part.name}_data_path"), sentences) for part in parts
+        _instances(name, params, params.get(f"{name}_data_path"), sentences) for name in parts
     )
     vocab = Vocabulary.from_params(keys.pop("vocabulary", {}), instances=instances)
     model = Model.from_params(keys.pop("model"), vocab=vocab)
-    batch = Batch(parts[0].first_instances)
+    batch = Batch(parts["train"].first_instances)
     batch.index_instances(vocab)
     model(**batch.as_tensor_dict())
 
 
-def _advice(parts: Sequence[Part]) -> Iterator[str]:
+def _advice(parts: Mapping[str, Part]) -> Iterator[str]:
     """Yield what to do about texts and labels."""
-    train = next((part for part in parts if part.name == "train"), None)
-    for part in parts:
+    train = parts.get("train")
+    for name, part in parts.items():
         for problem, count in part.problems.items():
-            yield f"{part.name}: {count:,} of {part.n_texts:,} texts {problem}"
+            yield f"{name}: {count:,} of {part.n_texts:,} texts {problem}"
         if train is not None:
-            yield from labels_not_in_train(part.name, part.labels, train.labels)
+            yield from labels_not_in_train(name, part.labels, train.labels)
     if train is not None:
         for name, counts in train.labels.items():
             if len(counts) == 1:
