@@ -362,5 +362,5 @@ def _about_labels(keys: Mapping[str, Any], may_have_header: bool, rows: list[Lab
 
 
 def _some(values: Any) -> str:
-    distinct = list(dict.fromkeys(map(str, values)))
-    return ", ".join(repr(value[:30]) for value in distinct[:3]) + (", …" if len(distinct) > 3 else "")
+    """Return the first of the different values, shortened."""
+    return some_of([repr(value[:30]) for value in dict.fromkeys(map(str, values))])
