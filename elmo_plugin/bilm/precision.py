@@ -10,12 +10,11 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 
 from elmo_plugin.bilm.elmo_lstm import ProjectedLstm
-from elmo_plugin.tensors import Int8Weight, Linear, has_int8, has_native_bfloat16, number_type
+from elmo_plugin.tensors import NUMBER_TYPES, Int8Weight, Linear, has_int8, has_native_bfloat16
 
 logger = logging.getLogger(__name__)
 
-PRECISIONS = {name: number_type(name) for name in ("float32", "bfloat16")}
-CHOICES = [*PRECISIONS, "int8", "auto"]
+CHOICES = ["float32", "bfloat16", "int8", "auto"]
 """The values of `precision`. `auto` is bfloat16 on devices that are faster in it, and float32 on others."""
 
 FALLBACKS = {
@@ -54,7 +53,7 @@ def precision_on(device: torch.device, precision: str) -> str:
 
 def dtype_on(device: torch.device, precision: str) -> torch.dtype:
     """Return the type of values for a config's `precision` on this device. With int8 weights it is float32."""
-    return PRECISIONS.get(precision_on(device, precision), torch.float32)
+    return NUMBER_TYPES.get(precision_on(device, precision), torch.float32)
 
 
 def to_int8(bilm: nn.Module) -> None:
@@ -74,10 +73,11 @@ def is_int8(bilm: nn.Module) -> bool:
     return any(isinstance(weight, Int8Weight) for weight in bilm.parameters())
 
 
+@cache  # warns only once
 def warn_of_fallback(device: torch.device, precision: str) -> None:
-    """Log, once per process, that bfloat16 or int8 was requested but float32 is used."""
+    """Log, once per process and device, that bfloat16 or int8 was requested but float32 is used."""
     if precision in FALLBACKS and precision_on(device, precision) == "float32":
-        _warn(precision)
+        logger.warning(FALLBACKS[precision])
 
 
 def _convert_weights(bilm: nn.Module, convert: Callable[[Any], Tensor]) -> None:
@@ -87,8 +87,3 @@ def _convert_weights(bilm: nn.Module, convert: Callable[[Any], Tensor]) -> None:
             for name, weight in list(module.named_parameters(recurse=False)):
                 if weight.dim() == 2:
                     setattr(module, name, convert(weight))
-
-
-@cache
-def _warn(precision: str) -> None:
-    logger.warning(FALLBACKS[precision])

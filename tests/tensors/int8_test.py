@@ -138,7 +138,7 @@ def test_a_state_dict_goes_from_each_precision_to_the_other() -> None:
 
 def test_a_fallback_from_int8_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(precision, "has_int8", lambda: False)
-    precision._warn.cache_clear()
+    precision.warn_of_fallback.cache_clear()
     elmo, ids = elmo_of("int8"), batch_to_ids(SENTENCES)
     assert torch.equal(elmo(ids).representations[0], elmo_of("float32")(ids).representations[0])
     elmo(ids)
