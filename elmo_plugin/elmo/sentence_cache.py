@@ -15,9 +15,9 @@ from allennlp.common import FromParams
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import IDS, BiLM, InitialState, check_padding, identity
+from elmo_plugin.bilm import IDS, BiLM, InitialState, check_padding, check_precision, identity
 from elmo_plugin.common import check_made_with
-from elmo_plugin.tensors import Kept, Versions, number_type
+from elmo_plugin.tensors import NUMBER_TYPES, Kept, Versions
 from elmo_plugin.text import BOUNDARIES
 
 logger = logging.getLogger(__name__)
@@ -48,11 +48,8 @@ class SentenceCache(FromParams):
     """
 
     def __init__(self, path: str, precision: str = "float32") -> None:
-        try:
-            self._dtype = number_type(precision, allowed=("float32", "float16"))
-        except ValueError as error:
-            raise ConfigurationError(str(error)) from error
-        self.precision = precision
+        self.precision = check_precision(precision, ["float32", "float16"])
+        self._dtype = NUMBER_TYPES[precision]
         self.store = SentenceStore(Path(path).expanduser())
         self._checked = Kept()
 
