@@ -10,14 +10,12 @@ from torch import Tensor, nn
 from elmo_plugin.bilm.token_encoder import CharacterLevelEncoder, TokenEncoder, TokenTable
 from elmo_plugin.tensors import Versions, product_type
 
-CAPACITY = 32768
-"""The largest number of words. A full cache is cleared; frequent words soon return."""
-
 
 class WordCache:
     """The vectors of the words seen so far. The cache is cleared when a weight changes or moves.
 
-    Threads may share a cache. A copied or unpickled cache starts empty.
+    A full cache is cleared too; frequent words soon return. Threads may share a cache. A copied or unpickled cache
+    starts empty.
 
     # Parameters
 
@@ -25,7 +23,7 @@ class WordCache:
         The largest number of cached words. A single batch may have more.
     """
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    def __init__(self, capacity: int = 32768) -> None:
         self.capacity = capacity
         self._lock = RLock()
         self.clear()
@@ -42,7 +40,8 @@ class WordCache:
         """Remove all words from the cache."""
         with self._lock:
             self._rows: dict[bytes, int] = {}
-            self._vectors: Optional[Tensor] = None  # (rows, P); rows after the cached words are free
+            # (rows, P); rows after the cached words are free. A biLM is also made on the device `meta`, without memory.
+            self._vectors = torch.empty(0, 1, device="cpu")
             self._made_by: Optional[Versions] = None
 
     @torch.no_grad()
@@ -68,17 +67,15 @@ class WordCache:
             if new:
                 new_ids = ids.flatten(0, 1)[list(new.values())]  # (new words, C)
                 self._add(new, encoder.encode_all(new_ids))
-            assert self._vectors is not None
             rows = torch.tensor([self._rows[word] for word in words]).to(device, non_blocking=True)  # (B·T,)
             return TokenTable(self._vectors, rows.view(ids.shape[:2]))
 
     def _add(self, words: dict[bytes, int], vectors: Tensor) -> None:
         """Append vectors. Rows in use are never overwritten, so tables returned earlier stay valid."""
         start, end = len(self._rows), len(self._rows) + len(vectors)
-        if self._vectors is None or end > len(self._vectors):
+        if end > len(self._vectors):
             grown = vectors.new_empty(max(end, min(2 * end, self.capacity)), vectors.size(1))  # (rows, P)
-            if self._vectors is not None:
-                grown[:start] = self._vectors[:start]
+            grown[:start] = self._vectors[:start]
             self._vectors = grown
         self._vectors[start:end] = vectors
         self._rows.update(zip(words, range(start, end), strict=True))
