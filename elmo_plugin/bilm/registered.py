@@ -5,7 +5,7 @@ One of them is the contextualizer: any `Seq2SeqEncoder` instead of the LSTMs.
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
 from allennlp.common import Params
 from allennlp.common.checks import ConfigurationError
@@ -90,27 +90,22 @@ def build_contextualizer(config: Mapping[str, Any], width: int, is_trusted: bool
     See `build_registered`. Raises `ConfigurationError` also for an encoder that does not map P to 2P.
     """
     encoder: Seq2SeqEncoder = build_registered(Seq2SeqEncoder, config, "contextualizer", is_trusted)
-    sizes = sizes_of(encoder)
-    if sizes[:2] != (width, 2 * width):
+    input_dim, output_dim, _ = sizes_of(encoder)
+    if (input_dim, output_dim) != (width, 2 * width):
         raise ConfigurationError(
             f"'contextualizer': expected input size {width} and output size {2 * width}, of both directions side by "
-            f"side, got {sizes.input} and {sizes.output}"
+            f"side, got {input_dim} and {output_dim}"
         )
     return encoder
 
 
-class Sizes(NamedTuple):
-    """The widths of an encoder's input and output, and whether the output is two directions side by side."""
+def sizes_of(encoder: Seq2SeqEncoder) -> tuple[int, int, bool]:
+    """Return the widths of an encoder's input and output, and whether the output is two directions side by side.
 
-    input: int
-    output: int
-    has_two_directions: bool
-
-
-def sizes_of(encoder: Seq2SeqEncoder) -> Sizes:
-    """Return what an encoder says of itself. Raises `ConfigurationError` for one that does not define a method."""
+    Raises `ConfigurationError` for an encoder that does not define a method that says so.
+    """
     try:
-        return Sizes(encoder.get_input_dim(), encoder.get_output_dim(), encoder.is_bidirectional())
+        return encoder.get_input_dim(), encoder.get_output_dim(), encoder.is_bidirectional()
     except (NotImplementedError, AttributeError) as error:
         raise ConfigurationError(
             f"'contextualizer': expected {type(encoder).__name__} to define get_input_dim, get_output_dim and "
