@@ -61,8 +61,6 @@ class ElmoLstm(Seq2SeqEncoder):
         whose `training.py` puts `DropoutWrapper` around `ResidualWrapper`.
     """
 
-    has_state = True
-
     def __init__(
         self,
         options: LstmOptions,
