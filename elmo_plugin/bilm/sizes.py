@@ -30,17 +30,16 @@ MOST_ROWS = 2**28
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 """The activations of bilm-tf, which could not read a file that names another one."""
-WORD_MARKS = ("<oov>",)
 CHARACTER_MARKS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")
-"""Entries that the vocabularies of ELMoForManyLangs must contain."""
+"""Entries that a vocabulary of characters of ELMoForManyLangs must contain; one of words contains `<oov>`."""
 BOUNDARY_IDS = (1, 2)
 """The lines of `<S>` and `</S>` in a vocabulary file, counted from 1, as bilm-tf's README recommends."""
 
 
-def whole(least: int, most: int = MOST_ROWS) -> Kind:
-    """Return the kind of whole numbers from `least` to `most`."""
-    _, is_whole = kind_of(int)
-    return f"a whole number from {least} to {most:,}", lambda value: is_whole(value) and least <= value <= most
+def number(least: int, most: float = MOST_ROWS, of: type = int) -> Kind:
+    """Return the kind of numbers from `least` to `most`, whole ones by default."""
+    name, is_number = kind_of(of)
+    return f"{name} from {least} to {most:,}", lambda value: is_number(value) and least <= value <= most
 
 
 def one_of(*choices: Any) -> Kind:
@@ -66,8 +65,6 @@ def _is_pairs(value: Any) -> bool:
     return bool(value) and are_whole(value) and all(len(pair) == 2 and min(pair) >= 1 for pair in value)
 
 
-_, _is_number = kind_of(float)
-CLIP: Kind = (f"a number from 0 to {MOST_CLIP}", lambda value: _is_number(value) and 0 <= value <= MOST_CLIP)
 FILTERS: Kind = (
     f"a list of at most {MOST_LAYERS:,} [width, channels] pairs",
     lambda value: _is_pairs(value) and len(value) <= MOST_LAYERS,
@@ -82,7 +79,7 @@ LANGUAGE: Kind = (
 )
 of_bilm_tf = partial(Option, always=True)
 """Declare an option of bilm-tf, which writes its options even at their defaults."""
-clip_of_bilm_tf = partial(of_bilm_tf, kind=CLIP, convert=lambda clip: clip or None)
+clip_of_bilm_tf = partial(of_bilm_tf, kind=number(0, MOST_CLIP, of=float), convert=lambda clip: clip or None)
 
 
 @dataclass(frozen=True)
@@ -104,13 +101,13 @@ class CharCnnOptions(Block):
             convert=lambda pairs: tuple((width, channels) for width, channels in pairs),
         ),
     ]
-    embedding_dim: Annotated[int, of_bilm_tf("The width of a character's vector.", whole(1), "embedding.dim")]
+    embedding_dim: Annotated[int, of_bilm_tf("The width of a character's vector.", number(1), "embedding.dim")]
     max_characters_per_token: Annotated[
         int,
-        of_bilm_tf("C: the bytes of a word, its begin and end marks and its padding.", whole(3, MOST_CHARACTERS)),
+        of_bilm_tf("C: the bytes of a word, its begin and end marks and its padding.", number(3, MOST_CHARACTERS)),
     ] = 50
     n_highway: Annotated[
-        int, of_bilm_tf("The number of highway layers after the convolutions.", whole(0, MOST_LAYERS))
+        int, of_bilm_tf("The number of highway layers after the convolutions.", number(0, MOST_LAYERS))
     ] = 0
     activation: Annotated[str, of_bilm_tf("The activation after max-pooling.", one_of(*ACTIVATIONS))] = "relu"
     n_characters: Annotated[
@@ -155,16 +152,16 @@ class ManyLangsOptions(Block):
         int,
         Option(
             "C, including the two marks. Words are cut to C − 2 characters, even if only words are read.",
-            whole(len(CHARACTER_MARKS[0]) + 2, MOST_CHARACTERS),  # `<bos>` is read as a word, and must not be cut
+            number(len(CHARACTER_MARKS[0]) + 2, MOST_CHARACTERS),  # `<bos>` is read as a word, and must not be cut
             always=True,
         ),
     ] = 50
-    word_dim: Annotated[int, Option("The width of a word's vector; 0 without words.", whole(0))] = 0
+    word_dim: Annotated[int, Option("The width of a word's vector; 0 without words.", number(0))] = 0
     words: Annotated[
         tuple[str, ...],
         Option(
             "The vocabulary of words; none for an encoder that reads characters only.",
-            vocabulary(*WORD_MARKS),
+            vocabulary("<oov>"),
             convert=tuple,
         ),
     ] = field(default=(), repr=False)
@@ -228,11 +225,11 @@ class LstmOptions(Block):
     path = "lstm."
     is_sorted = True
 
-    cell_dim: Annotated[int, of_bilm_tf("H, the width of the memory cell.", whole(1), "dim")]
+    cell_dim: Annotated[int, of_bilm_tf("H, the width of the memory cell.", number(1), "dim")]
     projection_dim: Annotated[
-        int, of_bilm_tf("P, the width of one direction's output and of a token vector; at most `dim`.", whole(1))
+        int, of_bilm_tf("P, the width of one direction's output and of a token vector; at most `dim`.", number(1))
     ]
-    n_layers: Annotated[int, of_bilm_tf("The number of LSTM layers.", whole(1, MOST_LAYERS))] = 1
+    n_layers: Annotated[int, of_bilm_tf("The number of LSTM layers.", number(1, MOST_LAYERS))] = 1
     cell_clip: Annotated[
         Optional[float],
         clip_of_bilm_tf("The largest absolute value of the cell; 0 for no bound."),
@@ -275,7 +272,7 @@ class BiLMOptions(Block):
         Optional[int],
         Option(
             "V, the size of the vocabulary, including `<S> </S> <UNK>`. Word-input models and the softmax need it.",
-            whole(1),
+            number(1),
         ),
     ] = None
     many_langs: Annotated[
