@@ -171,10 +171,9 @@ class Elmo(nn.Module, Registrable):
         sizes = model.options.num_layers, model.options.layer_dim
         mixes = [build_mix(key, mix, serialization_dir, *sizes) for _ in range(num_output_representations)]
         state = None if initial_state is None else build_part("initial_state", InitialState, initial_state)
-        if sentence_cache is None or isinstance(sentence_cache, str | PathLike):
-            cache = None if sentence_cache is None else SentenceCache(fspath(sentence_cache))
-        else:
-            cache = build_part("sentence_cache", SentenceCache, sentence_cache)
+        if isinstance(sentence_cache, str | PathLike):
+            sentence_cache = Lazy(SentenceCache, path=fspath(sentence_cache))
+        cache = None if sentence_cache is None else build_part("sentence_cache", SentenceCache, sentence_cache)
         self._set_up(model, mixes, dropout, projection_dim, keep_sentence_boundaries, state, cache)
         if vocab_to_cache and isinstance(model.token_encoder, CharacterLevelEncoder):
             self.cached_words = model.token_encoder.batch_to_ids([[word] for word in vocab_to_cache])[:, 0].int()
