@@ -24,11 +24,8 @@ logger = logging.getLogger(__name__)
 
 VERSION = 2
 """The version of the keys and values of the folder."""
-FILE = "layers.sqlite"
 IDENTITY = b"identity"
 """The key of what a folder belongs to. Sentences have keys of 16 bytes."""
-WAIT = 60
-"""Seconds that a process waits for another one to finish a write."""
 
 
 class SentenceCache(FromParams):
@@ -128,12 +125,13 @@ class SentenceStore:
     def _connected(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Work with a connection of its own, so that threads, forks and copies share nothing.
 
-        Return the result, or `None` if the file cannot be read or written.
+        Wait up to a minute for another process to finish a write. Return the result, or `None` if the file cannot be
+        read or written.
         """
-        file = self.path / FILE
+        file = self.path / "layers.sqlite"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(file, timeout=WAIT)) as connection, connection:
+            with closing(sqlite3.connect(file, timeout=60)) as connection, connection:
                 connection.execute("CREATE TABLE IF NOT EXISTS layers (key BLOB PRIMARY KEY, value BLOB)")
                 return work(connection)
         except (OSError, sqlite3.OperationalError) as error:
