@@ -150,8 +150,7 @@ class BiLM(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "BiLM":
         """Convert the weights to `precision` again after a move to a device on which it means another type."""
-        before = self.weight
-        device, dtype = before.device, before.dtype  # read now, because `fn` may write to the parameter itself
+        device, dtype = self.weight.device, self.weight.dtype  # read now: `fn` may write to the parameter itself
         undo_int8(self)
         super()._apply(fn, recurse)
         if dtype == self.weight.dtype == dtype_on(device, self.precision):  # false after `half()`

@@ -63,9 +63,8 @@ def to_int8(bilm: nn.Module) -> None:
 
 def undo_int8(bilm: nn.Module) -> None:
     """Replace int8 weights by the same numbers in float32, which can be moved, cast and trained."""
-    if is_int8(bilm):
-        frozen = partial(nn.Parameter, requires_grad=False)
-        _convert_weights(bilm, lambda each: frozen(each.dequantized()) if isinstance(each, Int8Weight) else each)
+    frozen = partial(nn.Parameter, requires_grad=False)
+    _convert_weights(bilm, lambda each: frozen(each.dequantized()) if isinstance(each, Int8Weight) else each)
 
 
 def is_int8(bilm: nn.Module) -> bool:
