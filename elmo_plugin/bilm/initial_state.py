@@ -120,17 +120,13 @@ class CarriedState(InitialState):
         _check_has_state(bilm)
         state = bilm.zero_state(batch_size, like)
         for part, kept in zip(state, self._state or (), strict=False):
-            rows = min(batch_size, kept.size(2))
-            part[:, :, :rows] = kept[:, :, :rows]
+            part[:, :, : kept.size(2)] = kept[:, :, :batch_size]
         return state
 
     def after(self, state: LstmState) -> None:
         """Keep the state of each row, detached from its graph."""
-        parts, rows = [part.detach() for part in state], state.hidden.size(2)
-        if self._state is not None:
-            pairs = zip(parts, self._state, strict=True)
-            parts = [torch.cat([part, old.to(part)[:, :, rows:]], dim=2) for part, old in pairs]
-        self._state = LstmState(*parts)
+        rows, pairs = state.hidden.size(2), zip(state, self._state or state, strict=True)
+        self._state = LstmState(*(torch.cat([new, old.to(new)[:, :, rows:]], dim=2).detach() for new, old in pairs))
 
 
 @torch.no_grad()
