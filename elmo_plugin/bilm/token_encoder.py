@@ -107,9 +107,9 @@ class TokenEncoder(nn.Module, ABC, Registrable):
     def fit(self, ids: Tensor) -> Tensor:
         """Convert the ids of an indexer to the form that this encoder reads."""
 
-    @abstractmethod
     def mask(self, ids: Tensor) -> Tensor:
-        """Return the mask of the tokens (B, T)."""
+        """Return where there is a token, (B, T): where the id of a word, or one of its characters, is not 0."""
+        return (ids > 0).unsqueeze(-1).flatten(2).any(dim=-1)
 
     @abstractmethod
     def look_up(self, ids: Tensor) -> TokenTable:
@@ -161,10 +161,6 @@ class WordEncoder(TokenEncoder):
         """Return the ids (B, T) as they are."""
         return ids
 
-    def mask(self, ids: Tensor) -> Tensor:
-        """Return the mask of the tokens (B, T)."""
-        return ids > 0
-
     def look_up(self, ids: Tensor) -> TokenTable:
         """Return the whole embedding and the ids (B, T). Raises `ValueError` for an id that has no row."""
         highest = int(ids.max()) if ids.numel() else 0
@@ -177,7 +173,7 @@ class WordEncoder(TokenEncoder):
 
 
 class CharacterLevelEncoder(TokenEncoder):
-    """Encodes a word from its ids (C,) alone. A word whose ids are all 0 is no token."""
+    """Encodes a word from its ids (C,) alone."""
 
     input_dims = 3
 
@@ -188,10 +184,6 @@ class CharacterLevelEncoder(TokenEncoder):
     @abstractmethod
     def encode_some(self, words: Tensor) -> Tensor:
         """Encode ids (N, C) as vectors (N, P), all at once."""
-
-    def mask(self, ids: Tensor) -> Tensor:
-        """Return where there is a token, (B, T)."""
-        return (ids > 0).any(dim=-1)
 
     def look_up(self, ids: Tensor) -> TokenTable:
         """Return the vectors (M, P) of the distinct words in ids (B, T, C), and the row of each token (B, T)."""
