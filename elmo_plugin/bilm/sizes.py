@@ -65,18 +65,6 @@ def _is_pairs(value: Any) -> bool:
     return bool(value) and are_whole(value) and all(len(pair) == 2 and min(pair) >= 1 for pair in value)
 
 
-FILTERS: Kind = (
-    f"a list of at most {MOST_LAYERS:,} [width, channels] pairs",
-    lambda value: _is_pairs(value) and len(value) <= MOST_LAYERS,
-)
-BOUNDARIES: Kind = (
-    "the two ids of <S> and </S>",
-    lambda value: _is_pairs([value]) and value[0] != value[1],
-)
-LANGUAGE: Kind = (
-    "the code of a language, such as 'de'",
-    lambda value: isinstance(value, str) and re.fullmatch("[a-z]{2,3}", value) is not None,
-)
 of_bilm_tf = partial(Option, always=True)
 """Declare an option of bilm-tf, which writes its options even at their defaults."""
 clip_of_bilm_tf = partial(of_bilm_tf, kind=number(0, MOST_CLIP, of=float), convert=lambda clip: clip or None)
@@ -97,7 +85,10 @@ class CharCnnOptions(Block):
         tuple[tuple[int, int], ...],
         of_bilm_tf(
             "The width and the number of channels of each convolution.",
-            FILTERS,
+            (
+                f"a list of at most {MOST_LAYERS:,} [width, channels] pairs",
+                lambda value: _is_pairs(value) and len(value) <= MOST_LAYERS,
+            ),
             convert=lambda pairs: tuple((width, channels) for width, channels in pairs),
         ),
     ]
@@ -284,7 +275,7 @@ class BiLMOptions(Block):
         Option(
             "The ids of `<S>` and `</S>` in a word-input model: their lines in its vocabulary file, counted from 1. "
             "bilm-tf has no such key; it looks them up in the file each time.",
-            BOUNDARIES,
+            ("the two ids of <S> and </S>", lambda value: _is_pairs([value]) and value[0] != value[1]),
             convert=tuple,
         ),
     ] = BOUNDARY_IDS
@@ -303,7 +294,10 @@ class BiLMOptions(Block):
         Option(
             "The code of the language that the biLM was trained on, in which raw text is tokenized. bilm-tf has no "
             "such key.",
-            LANGUAGE,
+            (
+                "the code of a language, such as 'de'",
+                lambda value: isinstance(value, str) and re.fullmatch("[a-z]{2,3}", value) is not None,
+            ),
         ),
     ] = field(default=None, compare=False)  # the answers do not depend on it
 
