@@ -16,6 +16,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
 from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.data.vocabulary import DEFAULT_OOV_TOKEN, DEFAULT_PADDING_TOKEN, NAMESPACE_PADDING_FILE
+from more_itertools import spy
 from torch import Tensor
 
 from elmo_plugin.checkpoints import MARKS, Location, load_checkpoint, local_file, read_words
@@ -59,11 +60,10 @@ def shard_lines(shard: Path) -> Iterator[str]:
     Raises `ConfigurationError` if the shard cannot be read to its end, is not UTF-8, or contains no token.
     """
     _, lines = look_at(TextFile(shard).lines(), str(shard), TOKENIZED, quiet=True)
-    sentences = (line for line in lines if line.strip(WHITE_SPACE))
-    first = next(sentences, None)
-    if first is None:
+    first, sentences = spy(line for line in lines if line.strip(WHITE_SPACE))
+    if not first:
         raise ConfigurationError(f"{shard}: expected one sentence per line, got no tokens")
-    yield from chain([first], sentences)
+    yield from sentences
 
 
 def select_words(counts: Counter[str], min_count: int = 1, max_size: Optional[int] = None) -> list[str]:
@@ -85,15 +85,16 @@ def vocabulary_of(words: list[str], place: Location = "vocabulary") -> "BiLMVoca
     """
     lines: dict[str, int] = {}
     for line, word in enumerate(words, 1):
-        problem = None
         if not word or BLANK.search(word):
-            problem = f"expected one word, got {word[:50]!r}"
-        elif RESERVED.fullmatch(word):
-            problem = f"expected a word that AllenNLP does not reserve, got {word!r}"
-        elif lines.setdefault(word, line) != line:
-            problem = f"expected each word once, got {word!r} as in line {lines[word]}"
-        if problem is not None:
-            raise ConfigurationError(f"'{place}', line {line}: {problem}")
+            raise ConfigurationError(f"'{place}', line {line}: expected one word, got {word[:50]!r}")
+        if RESERVED.fullmatch(word):
+            raise ConfigurationError(
+                f"'{place}', line {line}: expected a word that AllenNLP does not reserve, got {word!r}"
+            )
+        if lines.setdefault(word, line) != line:
+            raise ConfigurationError(
+                f"'{place}', line {line}: expected each word once, got {word!r} as in line {lines[word]}"
+            )
     missing = [mark for mark in MARKS if lines.pop(mark, None) is None]
     if missing:
         expected = f"expected a vocabulary with {', '.join(MARKS)}"
@@ -224,7 +225,6 @@ class WordIds:
 
     def __init__(self, vocab: Vocabulary) -> None:
         self._index = vocab.get_token_to_index_vocabulary(NAMESPACE)
-        self._unknown = vocab.get_token_index(vocab._oov_token, NAMESPACE)
 
     def of_sentences(self, sentences: Sequence[Sequence[str]]) -> TextFieldTensors:
         """Return the ids (B, T, C) and (B, T) of B sentences, in the form of a batch of `text_shards` instances."""
@@ -237,7 +237,7 @@ class WordIds:
     def words(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
         """Return the vocabulary ids (B, T) of B rows of at most T = `width` words, padded with 0."""
         # `or`: the padding token of AllenNLP has id 0, but in a text it is an unknown word.
-        ids = [[self._index.get(word) or self._unknown for word in row] + [0] * (width - len(row)) for row in rows]
+        ids = [[self._index.get(word) or UNKNOWN_ID for word in row] + [0] * (width - len(row)) for row in rows]
         return torch.tensor(ids, dtype=torch.long).view(len(rows), width)
 
     def characters(self, rows: Sequence[Sequence[str]], width: int) -> Tensor:
