@@ -31,7 +31,7 @@ from elmo_plugin.bilm import (
     warn_of_fallback,
 )
 from elmo_plugin.checkpoints import Checkpoint, bilm_keys, build_bilm, find_checkpoint, in_order_of, resolve_bilm
-from elmo_plugin.common import probability
+from elmo_plugin.common import is_ours, probability
 from elmo_plugin.compat import replaces
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
@@ -168,10 +168,8 @@ class BidirectionalLanguageModel(Model):
         dtype = dtype_on(device, self.precision)
         with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             both, present = self._read_windows(windows) if windows is not None else self._read_sentences(tokens or {})
-            if self.training:
-                losses = [self.softmax(self.dropout(vectors), rows) for vectors, rows in both]
-            else:
-                losses = [self.softmax.nll(vectors, rows) for vectors, rows in both]  # (N,) each
+            score = self.softmax if self.training else self.softmax.nll
+            losses = [score(self.dropout(vectors), rows) for vectors, rows in both]  # (N,) each
         forward_rows = both[0][1]  # (N,)
         if self.softmax.exact or not self.training:
             self.perplexity(*losses, forward_rows == UNKNOWN_ID - 1)  # type: ignore[call-arg]
@@ -338,7 +336,7 @@ def stop_if_diverged(
     models, whose losses may be in any unit, are trained as before.
     """
     outputs: dict[str, Any] = original(trainer, batch, for_training)
-    if "loss" in outputs and type(trainer.model).__module__.startswith("elmo_plugin."):
+    if "loss" in outputs and is_ours(type(trainer.model)):
         nats = outputs["loss"].item() - (outputs["reg_loss"].item() if "reg_loss" in outputs else 0.0)
         most = MOST_NATS_OF_TOKEN if isinstance(trainer.model, BidirectionalLanguageModel) else MOST_NATS_OF_SENTENCE
         if not nats < most:

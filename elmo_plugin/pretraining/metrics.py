@@ -25,11 +25,6 @@ Words by falling count in another kind of text (novels, news, tweets, Wikipedia)
 up to 0.47 in 200. In alphabetical order they lost 0.79 or more; with 100 others on top, 0.27 to 0.34 in 20,000 words.
 The texts were in three languages, the vocabularies had 60 to 32,000 words.
 """
-MESSAGE = (
-    "the vocabulary is not sorted by count: its line %d is %r, the most frequent word of the text. The softmax %r "
-    "takes the line of a word for its rank, so the biLM becomes worse while the training loss looks better. Sort the "
-    "lines after %s by falling count, as a vocabulary of type 'text_shards' does, or use the softmax 'full'"
-)
 
 
 @Metric.register("bidirectional_perplexity")
@@ -147,7 +142,16 @@ class WordOrder:
         self._counts = None
         if share_lost(counts) > (LOST if counts.sum() >= WORDS else LOST_OF_FEW):
             row = int(counts.argmax())
-            logger.warning(MESSAGE, row + 1, self._vocab.get_token_from_index(row + 1), softmax, ", ".join(MARKS))
+            logger.warning(
+                "the vocabulary is not sorted by count: its line %d is %r, the most frequent word of the text. The "
+                "softmax %r takes the line of a word for its rank, so the biLM becomes worse while the training loss "
+                "looks better. Sort the lines after %s by falling count, as a vocabulary of type 'text_shards' does, "
+                "or use the softmax 'full'",
+                row + 1,
+                self._vocab.get_token_from_index(row + 1),
+                softmax,
+                ", ".join(MARKS),
+            )
 
 
 def share_lost(counts: Tensor) -> float:
