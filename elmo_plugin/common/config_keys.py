@@ -219,8 +219,7 @@ def names_our_components(config: Any, key: str = "") -> bool:
         return any(names_our_components(value, name) for name, value in inside)
     if key not in NAMING or not isinstance(config, str):
         return False
-    kinds = [kind for kind in Registrable._registry if not is_ours(kind)]
-    named = [Registrable._registry[kind][config][0] for kind in kinds if config in Registrable._registry[kind]]
+    named = [names[config][0] for kind, names in Registrable._registry.items() if config in names and not is_ours(kind)]
     return config.startswith(f"{PACKAGE}.") or any(map(is_ours, named))
 
 
