@@ -69,12 +69,11 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
                 which,
             )
     contextualizer.train(is_training)
-    reset_states(contextualizer)
 
 
 def _outputs(contextualizer: Seq2SeqEncoder, sentence: Tensor) -> Tensor:
     """Return the last layer of both directions (2, T, P) for one sentence (T, I)."""
-    reset_states(contextualizer)
     mask = torch.ones(1, len(sentence), dtype=torch.bool)  # (B, T)
     outputs = contextualizer(sentence.unsqueeze(0), mask)  # (…, B, T, 2P)
+    reset_states(contextualizer)
     return outputs.reshape(-1, *outputs.shape[-2:])[-1].unflatten(-1, (2, -1)).transpose(0, 1)
