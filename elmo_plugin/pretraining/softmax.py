@@ -195,7 +195,6 @@ class AdaptiveSoftmax(LmSoftmax):
                 f"'div_value': expected 1 or more, and what leaves cluster {len(cutoffs)} at least 1 of {input_dim} "
                 f"dimensions, got {div_value}"
             )
-        self.div_value = div_value
         self.adaptive = with_linear(nn.AdaptiveLogSoftmaxWithLoss(input_dim, vocab_size, cutoffs, div_value))
         # Under autocast the scores are bfloat16, and so would the log-softmax be.
         for module in self.adaptive.modules():
@@ -205,7 +204,7 @@ class AdaptiveSoftmax(LmSoftmax):
     @property
     def config(self) -> dict[str, Any]:
         """The config that builds this softmax."""
-        return {"type": "adaptive", "cutoffs": self.adaptive.cutoffs[:-1], "div_value": self.div_value}
+        return {"type": "adaptive", "cutoffs": self.adaptive.cutoffs[:-1], "div_value": self.adaptive.div_value}
 
     def forward(self, vectors: Tensor, targets: Tensor) -> Tensor:
         """Return the exact negative log likelihoods (N,)."""
