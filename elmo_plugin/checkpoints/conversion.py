@@ -1,7 +1,6 @@
 """Write a biLM in any format, or convert one from one format to another, and add a warm state on request."""
 
 import json
-from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -124,8 +123,6 @@ def save_bilm(
     `vocabulary` is the lines of its vocabulary, if it reads words; see `write_checkpoint` for the other arguments.
     Raises `ConfigurationError` if the files cannot be written, and for a biLM that the format cannot hold.
     """
-    if bilm.precision_of_weights == "int8":
-        bilm = deepcopy(bilm).set_precision("float32")
     checkpoint = Checkpoint(bilm.options, bilm.state_dict(), vocabulary=vocabulary)
     return write_checkpoint(checkpoint, target, to, dtype, license)
 
