@@ -7,7 +7,7 @@ from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
-from elmo_plugin.bilm import BiLMOptions
+from elmo_plugin.bilm import BiLMOptions, count_parameters
 from elmo_plugin.checkpoints.files import Location
 
 EXTRA_STATE = "_extra_state"
@@ -41,8 +41,7 @@ class Checkpoint(NamedTuple):
     @property
     def n_parameters(self) -> int:
         """Return the number of parameters of the biLM."""
-        others = (EXTRA_STATE, "warm_hidden", "warm_cell")
-        return sum(tensor.numel() for name, tensor in self.state_dict.items() if name not in others)
+        return count_parameters(self.options)
 
 
 class CheckpointFormat(ABC, Registrable):
