@@ -234,10 +234,7 @@ def _weights_in(folder: Location) -> Optional[str]:
     AllenNLP writes the training state of a checkpoint after its weights, so weights without it may be incomplete.
     """
     names = names_in(folder)
-    complete: dict[tuple[int, int], str] = {}
-    for name in names:
-        point = re.fullmatch(r"model_state_e(\d+)_b(\d+)\.th", name)
-        if point and name.replace("model", "training") in names:
-            complete[int(point[1]), int(point[2])] = name
-    latest = [complete[max(complete)]] if complete else []
-    return next((name for name in (ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, *latest) if name in names), None)
+    points = [name for name in names if re.fullmatch(r"model_state_e\d+_b\d+\.th", name)]
+    complete = [name for name in points if name.replace("model", "training") in names]
+    complete.sort(key=lambda name: [int(number) for number in re.findall(r"\d+", name)])  # by epoch and batch
+    return next((name for name in (ARCHIVED_WEIGHTS, TRAINING_WEIGHTS, *complete[-1:]) if name in names), None)
