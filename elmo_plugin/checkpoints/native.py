@@ -26,8 +26,6 @@ LANGUAGE = re.compile(r"\A---\n(?:.+\n)*?language: ([a-z]{2,3})\n")
 SUFFIX = ".safetensors"
 FORMAT, VERSION = "elmo_plugin", "1"
 BILM, SOFTMAX = "bilm.", "softmax."
-TEXTS = {"options", "softmax", "vocabulary"}
-"""The metadata keys that have check sums."""
 MOST_OF_CARD = 2**16
 """The characters of a model card that are searched for its language, which stands at its top."""
 
@@ -163,15 +161,12 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> tuple[Checkpoint, di
             f"'{path}': expected version {VERSION} of the native format, got {metadata.get('version')}; install a "
             "newer elmo_plugin to read it"
         )
-    unknown = metadata.keys() - TEXTS - {"format", "version", "sums"}
-    if unknown:
-        raise ConfigurationError(f"'{path}' is damaged: the native format has no metadata '{min(unknown)}'")
     blocks: dict[str, dict[str, Any]] = {"sums": {}, "options": {}}
     for key in ("sums", "options", "softmax"):
         if key in metadata:
             with named_errors(f"'{path}', metadata '{key}'", ValueError):
                 blocks[key] = parse_json(metadata[key])
-    for key in TEXTS & metadata.keys():
+    for key in metadata.keys() - {"format", "version", "sums"}:
         _check_sum(key, metadata[key].encode(), blocks["sums"], path)
     with named_errors(f"'{path}', metadata 'options'", ConfigurationError):
         options = BiLMOptions.from_dict({"language": _language_on_card(path), **blocks["options"]})
