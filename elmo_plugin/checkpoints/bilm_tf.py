@@ -34,8 +34,6 @@ TRAINING = re.compile(
     "softmax|Adagrad|Adam|Momentum|RMSProp|ExponentialMovingAverage|global_step|beta[12]_power|train_perplexity"
 )
 """Parts of the names of variables that only training needs."""
-OTHER_INPUT = {True: ("embedding",), False: ("char_embed", "CNN")}
-"""The beginnings of the names that a biLM does not read, by whether it reads characters: those of the other input."""
 
 
 @CheckpointFormat.register("bilm-tf")
@@ -173,13 +171,13 @@ def _pair(location: Location, options_file: Optional[Location]) -> tuple[Path, P
 
 
 def _datasets(file: h5py.File, options: BiLMOptions) -> dict[str, h5py.Dataset]:
-    """Return the datasets of a file, without those that only training needs and those of the other input.
+    """Return the datasets of a file, without those that only training needs.
 
-    A single layer gets its name among several ones. Links are not followed. Raises `ValueError` for a dataset whose
-    numbers are in another file.
+    The input that the biLM does not read, words or characters, is left out too. A single layer gets its name among
+    several ones. Links are not followed. Raises `ValueError` for a dataset whose numbers are in another file.
     """
     found: dict[str, h5py.Dataset] = {}
-    unread = OTHER_INPUT[not options.reads_words]
+    unread = ("char_embed", "CNN") if options.reads_words else ("embedding",)
 
     def visit(key: str, part: Any) -> None:
         if isinstance(part, h5py.Dataset) and not (TRAINING.search(key) or key.startswith(unread)):
