@@ -70,9 +70,8 @@ def confined(read: Callable[[], Any], path: Path, written: int = 0) -> Any:
     size = path.stat().st_size
     shared = mmap.mmap(-1, COPIES * size + ALLOWANCE)  # takes memory only where it is written
     receiving, sending = os.pipe()
-    with ONE_AT_A_TIME, warnings.catch_warnings():
-        # The child uses one thread, and no lock that another thread may have held.
-        warnings.simplefilter("ignore", DeprecationWarning)
+    # The child uses one thread, and no lock that another thread may have held, of which Python warns.
+    with ONE_AT_A_TIME, warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         child = os.fork()
     if child == 0:
         try:

@@ -160,9 +160,8 @@ def bundled_names() -> list[str]:
 
 def bundled_folder(location: Location) -> Optional[Path]:
     """Return the folder of a bundled biLM, or `None` for other names. A local path of that name takes precedence."""
-    folder = BUNDLED / location
-    is_bundled = folder.parent == BUNDLED and isdir(folder) and any(folder.glob("*.safetensors"))
-    return folder if is_bundled and not exists(location) else None
+    is_bundled = str(Path(location)) in bundled_names() and not exists(location)
+    return BUNDLED / location if is_bundled else None
 
 
 def why_unread(path: Path, error: Exception, *kinds: FileKind) -> str:

@@ -121,9 +121,8 @@ def in_order_of(words: list[str], checkpoint: Checkpoint) -> Checkpoint:
 
     Raises `ConfigurationError` if the vocabulary has other words.
     """
-    if not checkpoint.options.reads_words or checkpoint.vocabulary in (None, words):
+    if not checkpoint.options.reads_words or checkpoint.vocabulary is None or checkpoint.vocabulary == words:
         return checkpoint
-    assert checkpoint.vocabulary is not None
     ids = {word: id for id, word in enumerate(checkpoint.vocabulary, 1)}
     others = [word for word in words if word not in ids]
     if others or len(words) != len(ids):
