@@ -45,14 +45,10 @@ class Linear(nn.Linear):
 
 
 def with_linear(module: Module) -> Module:
-    """Replace each `torch.nn.Linear` in a module by a `Linear` with the same parameters, and return the module."""
-    for name, child in module.named_children():
-        if type(child) is nn.Linear:
-            ours = Linear(child.in_features, child.out_features, child.bias is not None, device="meta")
-            ours.weight, ours.bias = child.weight, child.bias
-            setattr(module, name, ours)
-        else:
-            with_linear(child)
+    """Make each `torch.nn.Linear` in a module a `Linear`, with the same parameters, and return the module."""
+    for part in module.modules():
+        if type(part) is nn.Linear:
+            part.__class__ = Linear  # which differs in `forward` alone
     return module
 
 
