@@ -14,7 +14,14 @@ from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions, read_extra_state, tensor_to_description
 from elmo_plugin.checkpoints.bilm_tf import read_options
-from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
+from elmo_plugin.checkpoints.checkpoint_format import (
+    BILM,
+    EXTRA_STATE,
+    SOFTMAX,
+    Checkpoint,
+    CheckpointFormat,
+    SavedSoftmax,
+)
 from elmo_plugin.checkpoints.confined import OPTIONS_FILE, PACKED, read_weights
 from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, read_object
 from elmo_plugin.checkpoints.vocabulary import UNKNOWN, read_words, with_vocabulary
@@ -23,7 +30,6 @@ from elmo_plugin.checkpoints.weight_map import ALLENNLP, OWN, plain_tensors, rea
 ARCHIVED_WEIGHTS = "weights.th"
 TRAINING_WEIGHTS = "best.th"
 CONFIG = "config.json"
-SOFTMAX = "softmax."
 WORDS = "vocabulary/tokens.txt"
 MARK = "_token_embedder._char_embedding_weights"
 """The name of a tensor that every `_ElmoBiLm` of AllenNLP has."""
@@ -164,7 +170,7 @@ def _described_bilms(weights: Mapping[str, Tensor], path: Path) -> Iterator[tupl
         try:
             options, source = read_extra_state(weights[key])
             prefix, softmax = key.removesuffix(EXTRA_STATE), None
-            if prefix == "bilm." and SOFTMAX + EXTRA_STATE in weights:
+            if prefix == BILM and SOFTMAX + EXTRA_STATE in weights:
                 place = SOFTMAX + EXTRA_STATE
                 config = tensor_to_description(weights[place])
                 softmax = SavedSoftmax(config, plain_tensors(weights, f"'{path}'", SOFTMAX))

@@ -10,6 +10,7 @@ from torch import Tensor
 from elmo_plugin.bilm import BiLMOptions, count_parameters
 from elmo_plugin.checkpoints.files import Location
 
+BILM, SOFTMAX = "bilm.", "softmax."
 EXTRA_STATE = "_extra_state"
 """PyTorch's name in a state dict for what a module says about itself."""
 

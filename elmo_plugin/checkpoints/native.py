@@ -15,7 +15,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions
-from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE, Checkpoint, CheckpointFormat, SavedSoftmax
+from elmo_plugin.checkpoints.checkpoint_format import (
+    BILM,
+    EXTRA_STATE,
+    SOFTMAX,
+    Checkpoint,
+    CheckpointFormat,
+    SavedSoftmax,
+)
 from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, why_unread
 from elmo_plugin.checkpoints.vocabulary import split_lines, with_vocabulary
 from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows, plain_tensors, read_rows
@@ -25,7 +32,6 @@ LANGUAGE = re.compile(r"\A---\n(?:.+\n)*?language: ([a-z]{2,3})\n")
 """The language in the metadata of a model card."""
 SUFFIX = ".safetensors"
 FORMAT, VERSION = "elmo_plugin", "1"
-BILM, SOFTMAX = "bilm.", "softmax."
 MOST_OF_CARD = 2**16
 """The characters of a model card that are searched for its language, which stands at its top."""
 
