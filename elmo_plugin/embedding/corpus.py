@@ -162,7 +162,7 @@ class Corpus:
         """
         start = 0
         windows = peekable(constrained_batches(self._rows(), CHARACTERS_IN_WINDOW, get_len=_size, strict=False))
-        for rows in windows or [[]]:
+        for rows in windows or [()]:
             parts: list[Sequence[Row]] = [rows]
             if len(windows[:2]) < 2:  # this one is the last, or the last but one
                 end = [*rows, *chain.from_iterable(windows)]
