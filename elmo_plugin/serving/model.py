@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -13,6 +13,7 @@ from allennlp.common.util import JsonDict
 from allennlp.data import Tokenizer
 from allennlp.models import Archive, Model, load_archive
 from allennlp.predictors import Predictor
+from more_itertools import split_into
 
 from elmo_plugin import bilm, checkpoints, elmo, embedding, models, pretraining, text
 from elmo_plugin.common import installed
@@ -164,7 +165,7 @@ def _predictor(archive: Archive, name: str, predictor: Optional[str], language: 
 class _Job:
     task: Task
     items: Sequence[Any]
-    answers: asyncio.Future[list[Any]]
+    answers: Future[list[Any]] = field(default_factory=Future)
 
 
 class ModelThread:
@@ -175,39 +176,35 @@ class ModelThread:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, "models")
-        self._waiting: list[_Job] = []
-        self._worker: Optional[asyncio.Task[None]] = None
+        self._waiting: list[_Job] = []  # the event loop appends, the thread removes
 
     async def answer(self, task: Task, items: Sequence[Any]) -> list[Any]:
         """Return the answers of a task, or raise its error. A job that is cancelled before it starts is skipped."""
-        job = _Job(task, items, asyncio.get_running_loop().create_future())
+        job = _Job(task, items)
         self._waiting.append(job)
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
-        return await job.answers
+        # In the next turn of the event loop, so that one call answers those that arrive in this one.
+        asyncio.get_running_loop().call_soon(self._executor.submit, self._work)
+        return await asyncio.wrap_future(job.answers)
 
-    async def _work(self) -> None:
-        while self._waiting:
-            self._waiting = [job for job in self._waiting if not job.answers.cancelled()]
-            same = [job for job in self._waiting if job.task == self._waiting[0].task]
-            n_items = accumulate(len(job.items) for job in same)
-            together = [job for job, n in zip(same, n_items, strict=True) if n <= MOST_TOGETHER] or same[:1]
-            self._waiting = [job for job in self._waiting if job not in together]
-            if together:
-                await self._run(together)
+    def _work(self) -> None:
+        """Answer the job that has waited longest, if any is left, and some others that wait for the same task."""
+        same = [job for job in self._waiting if job.task == self._waiting[0].task]
+        n_items = accumulate(len(job.items) for job in same)
+        together = [job for job, n in zip(same, n_items, strict=True) if n <= MOST_TOGETHER] or same[:1]
+        for job in together:
+            self._waiting.remove(job)
+        if jobs := [job for job in together if job.answers.set_running_or_notify_cancel()]:
+            self._run(jobs)
 
-    async def _run(self, jobs: list[_Job]) -> None:
-        items = [item for job in jobs for item in job.items]
+    def _run(self, jobs: list[_Job]) -> None:
         try:
-            answers = await asyncio.get_running_loop().run_in_executor(self._executor, jobs[0].task, items)
+            answers = jobs[0].task([item for job in jobs for item in job.items])
         except Exception as error:
-            if len(jobs) > 1:  # one of them may have caused it: answer each by itself
-                for job in jobs:
-                    await self._run([job])
-            elif not jobs[0].answers.done():
+            if len(jobs) == 1:
                 jobs[0].answers.set_exception(error)
-            return
-        for job in jobs:
-            if not job.answers.done():  # it may have been cancelled meanwhile
-                job.answers.set_result(answers[: len(job.items)])
-            answers = answers[len(job.items) :]
+            else:  # one of them may have caused it: answer each by itself
+                for job in jobs:
+                    self._run([job])
+        else:
+            for job, own in zip(jobs, split_into(answers, [len(job.items) for job in jobs]), strict=True):
+                job.answers.set_result(own)
