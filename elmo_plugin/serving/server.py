@@ -8,7 +8,6 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import h11
@@ -49,24 +48,21 @@ class BoundedConnection(h11.Connection):
 class TimedProtocol(H11Protocol):
     """HTTP by uvicorn, which closes connections whose client sends no complete header or takes no answer.
 
-    uvicorn itself limits neither: a few idle clients would hold connections, and their answers, for ever.
+    Each has uvicorn's `timeout_keep_alive` for it, which uvicorn itself applies only between two requests: a few idle
+    clients would hold connections, and their answers, for ever.
     """
-
-    def __init__(self, seconds: int, **uvicorn_arguments: Any) -> None:
-        super().__init__(**uvicorn_arguments)
-        self.conn = BoundedConnection(h11.SERVER)
-        self._seconds = seconds
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to look every few seconds whether a request has come."""
         super().connection_made(transport)
-        self.loop.call_later(self._seconds, self._close_if_idle, None)
+        self.conn = BoundedConnection(h11.SERVER)
+        self.loop.call_later(self.timeout_keep_alive, self._close_if_idle, None)
 
     def _close_if_idle(self, last_request: Any) -> None:
         if self.cycle is last_request and (self.cycle is None or self.cycle.response_complete):
             self.transport.abort()
         elif not self.transport.is_closing():
-            self.loop.call_later(self._seconds, self._close_if_idle, self.cycle)
+            self.loop.call_later(self.timeout_keep_alive, self._close_if_idle, self.cycle)
 
     def send_400_response(self, msg: str) -> None:
         """Say what is wrong as the application does, unless its answer has begun."""
@@ -77,7 +73,7 @@ class TimedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Give the client some seconds to take what was sent."""
         super().pause_writing()
-        self._unread = self.loop.call_later(self._seconds, self.transport.abort)
+        self._unread = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
 
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`: the client has taken it."""
@@ -89,10 +85,11 @@ def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     """Return how uvicorn runs the application."""
     return uvicorn.Config(
         app,
-        http=partial(TimedProtocol, limits.seconds),  # type: ignore[arg-type]
+        http=TimedProtocol,
         ws="none",
         log_config=None,
         access_log=False,  # the application writes a line for each request, without the sentences in its address
+        timeout_keep_alive=limits.seconds,
         timeout_graceful_shutdown=limits.seconds,
         server_header=False,
     )
