@@ -150,8 +150,12 @@ def _scores(full: DataFrame) -> Section:
         axis.errorbar(
             by_variant.mean(), range(len(by_variant)), xerr=by_variant.std().fillna(0), fmt="|", color=BLUE, ms=9, mew=2
         )
-        axis.set_yticks(range(len(by_variant)), labels=[fill(variant, 24) for variant in by_variant.groups])
-        axis.set(ylim=(len(by_variant) - 0.5, -0.5), xlabel=rows["axis"].iloc[0])
+        axis.set(
+            yticks=range(len(by_variant)),
+            yticklabels=[fill(variant, 24) for variant in by_variant.groups],
+            ylim=(len(by_variant) - 0.5, -0.5),
+            xlabel=rows["axis"].iloc[0],
+        )
         if rows["axis"].iloc[0].endswith("(%)"):
             axis.set_xlim(right=min(100, axis.get_xlim()[1]))
         figures[f"Scores, {task}"] = figure
@@ -173,9 +177,17 @@ def _training_set_size(frame: DataFrame) -> Iterator[Section]:
         cells = rows.groupby(["share", "variant"])["score"]
         means = cells.mean().unstack()
         means = means[means.iloc[-1].sort_values(ascending=False).index]  # the legend names the lines from above
-        means.plot(yerr=cells.std().unstack(), ax=axis, logx=True, marker="o", capsize=2, legend=False)
-        axis.set(xlabel="Training data (%)", ylabel=rows["axis"].iloc[0])
-        axis.set_xticks(sorted(set(rows["share"])))
+        means.plot(
+            yerr=cells.std().unstack(),
+            ax=axis,
+            logx=True,
+            xticks=means.index,
+            xlabel="Training data (%)",
+            ylabel=rows["axis"].iloc[0],
+            marker="o",
+            capsize=2,
+            legend=False,
+        )
         axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axis.xaxis.set_minor_locator(NullLocator())
         add_legend(figure, axis)
@@ -221,9 +233,16 @@ def _layer_weights(full: DataFrame) -> Iterator[Section]:
     for task, group in rows[rows["part"] != "γ"].groupby("task"):
         weights = group.groupby(["variant", "at", "part"])["value"].mean().unstack("part")
         figure, (axis,) = panels(1.1 + 0.35 * len(weights))
-        weights.plot.barh(stacked=True, ax=axis, colormap="viridis", legend=False)
-        axis.set_yticks(range(len(weights)), labels=[fill(f"{variant}, {at}", 24) for variant, at in weights.index])
-        axis.set(xlim=(0, 1), xlabel=f"Weight of the layer on {group['data'].iloc[0]}", ylabel="")
+        weights.index = [fill(f"{variant}, {at}", 24) for variant, at in weights.index]
+        weights.plot.barh(
+            stacked=True,
+            ax=axis,
+            xlim=(0, 1),
+            xlabel=f"Weight of the layer on {group['data'].iloc[0]}",
+            ylabel="",
+            colormap="viridis",
+            legend=False,
+        )
         axis.grid(visible=False, axis="y")
         axis.invert_yaxis()
         add_legend(figure, axis)
@@ -248,13 +267,13 @@ def _learning_curves(full: DataFrame) -> Section:
                 scores = {"training": run.training, "validation": run.validation}
                 DataFrame(scores, index=range(1, len(run.validation) + 1)).dropna(axis="columns", how="all").plot(
                     ax=axis,
+                    title=fill(variant, 24),
                     color={"training": ORANGE, "validation": BLUE},
                     style={"training": "--", "validation": "-"},
                     lw=1,
                     marker=".",
                     legend=False,
                 )
-            axis.set_title(fill(variant, 24))
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             if "perplexity" in task:
                 axis.set_yscale("log", subs=(2, 5))
