@@ -110,14 +110,15 @@ def find_query(sentence: str, word: str) -> Query:
     is given.
     """
     tokens = split_tokens(sentence)
-    positions = [position for position, token in enumerate(tokens) if token == word]
     numbered = {f"{token}:{tokens[:index].count(token) + 1}": index for index, token in enumerate(tokens)}
-    if len(positions) > 1:
-        choices = ", ".join(f"{word}:{n}" for n in range(1, len(positions) + 1))
-        raise ConfigurationError(f"'word': {sentence!r} contains {word!r} {len(positions)} times: choose {choices}")
-    if not positions and word not in numbered:
+    choices = [name for name, index in numbered.items() if tokens[index] == word]
+    if len(choices) > 1:
+        raise ConfigurationError(
+            f"'word': {sentence!r} contains {word!r} {len(choices)} times: choose {', '.join(choices)}"
+        )
+    if not choices and word not in numbered:
         raise ConfigurationError(f"'word': expected one of the tokens {tokens}, got {word!r}")
-    return Query(tokens, positions[0] if positions else numbered[word])
+    return Query(tokens, numbered[choices[0] if choices else word])
 
 
 def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Search, text: str = "") -> list[Found]:
