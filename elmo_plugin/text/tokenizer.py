@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import sentencex
 from allennlp.common.checks import ConfigurationError
@@ -22,7 +22,7 @@ from elmo_plugin.text.line_forms import FINAL_MARKS
 from elmo_plugin.text.predictor_input import without_lone_surrogates
 
 if TYPE_CHECKING:
-    from spacy.language import Language
+    from spacy.tokens import Doc
 
 WHITE_SPACE = " \t\n\r\f\v"
 OTHER_SPACES = re.compile("[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
@@ -69,17 +69,16 @@ then it remembers how it split each, of which its own limit is 10,000."""
 
 
 @cache
-def _pipeline(language: str) -> "Language":
-    """Return spaCy's rules for a language, which all tokenizers share: to load those for English takes 0.3 s."""
+def _rules(language: str) -> Any:
+    """Return spaCy's tokenizer for a language, which all of ours share: to load that for English takes 0.3 s."""
     import spacy  # takes half as long as PyTorch
 
-    pipeline = spacy.blank(language)
-    if language == "zh":  # spaCy's own tokenizer splits `Google` and `2024` into characters, too
-        rules = spacy.blank(ANY)
-        pipeline.tokenizer, pipeline.vocab = rules.tokenizer, rules.vocab
-    if isinstance(pipeline.tokenizer, spacy.tokenizer.Tokenizer):
-        pipeline.tokenizer.max_cache_size = MOST_STRINGS
-    return pipeline
+    # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers. The tokenizer for
+    # Chinese splits `Google` and `2024` into characters, too.
+    rules = spacy.blank(ANY if language == "zh" else language).tokenizer
+    if isinstance(rules, spacy.tokenizer.Tokenizer):
+        rules.max_cache_size = MOST_STRINGS
+    return rules
 
 
 @Tokenizer.register("spacy_blank")
@@ -104,15 +103,18 @@ class SpacyBlankTokenizer(Tokenizer):
     def __init__(self, language: str = "en") -> None:
         self._language = language_with_rules(language)
         try:
-            self._load_rules()
+            _rules(self._language)
         except (ImportError, AttributeError) as error:
             raise ConfigurationError(
                 f"'language': expected a language that spaCy can tokenize, got {language!r}: {error}"
             ) from error
 
-    def __reduce__(self) -> tuple[type, tuple[str]]:
-        """Pickle only the language code, because the rules of some languages hold functions that do not pickle."""
-        return type(self), (self._language,)
+    @property
+    def stop_words(self) -> set[str]:
+        """Return the words of the language that say little by themselves, in small letters."""
+        from spacy.util import get_lang_class
+
+        return get_lang_class(self._language).Defaults.stop_words
 
     def tokenize(self, text: str) -> list[Token]:
         """Return the tokens of `text` with their offsets. A lone surrogate becomes U+FFFD.
@@ -121,25 +123,25 @@ class SpacyBlankTokenizer(Tokenizer):
         """
         return [
             Token(token.text, start + token.idx, start + token.idx + len(token.text))
-            for start, part in self._parts(text)
-            for token in self._split(part)
+            for start, doc in self._docs(text)
+            for token in doc
             if not token.is_space
         ]
 
     def words(self, text: str) -> list[str]:
         """Return the tokens of `text` as strings without white space, which some languages' exceptions contain."""
-        return [word for _, part in self._parts(text) for token in self._split(part) for word in token.text.split()]
+        return [word for _, doc in self._docs(text) for token in doc for word in token.text.split()]
 
-    def _parts(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield where each part begins that spaCy gets at once, and the part."""
-        if len(self._strings) > MOST_STRINGS:
-            if self._split is _pipeline(self._language).tokenizer:  # no other tokenizer has loaded them again
-                _pipeline.cache_clear()
-            self._load_rules()
+    def _docs(self, text: str) -> Iterator[tuple[int, "Doc"]]:
+        """Yield where each part begins that spaCy gets at once, and what it makes of the part."""
+        rules = _rules(self._language)
+        if len(rules.vocab.strings) > MOST_STRINGS:
+            _rules.cache_clear()  # the next text loads them again
+        patterns = PARTS_OF_A_RUN if hasattr(rules, "rules") else []  # Japanese, for example, has none
         text = without_lone_surrogates(text).replace("\u200b", " ")  # which separates words, as in Khmer
         start = 0
         for piece in (IDEOGRAPHS if self._language == "zh" else OTHER_MARKS).split(text):
-            cuts = sorted({found.end() for pattern in self._cuts for found in pattern.finditer(piece)})
+            cuts = sorted({found.end() for pattern in patterns for found in pattern.finditer(piece)})
             if cuts:
                 logger.warning_once(  # type: ignore[attr-defined]
                     "a text has more than %d characters, or %d marks, without white space: it is cut there, so that no "
@@ -147,18 +149,8 @@ class SpacyBlankTokenizer(Tokenizer):
                     LONGEST_RUN,
                     LONGEST_RUN_OF_MARKS,
                 )
-            yield from ((start + begin, piece[begin:end]) for begin, end in pairwise([0, *cuts, len(piece)]))
+            yield from ((start + begin, rules(piece[begin:end])) for begin, end in pairwise([0, *cuts, len(piece)]))
             start += len(piece)
-
-    def _load_rules(self) -> None:
-        import spacy
-
-        # The pipeline itself rejects texts of more than a million characters, a limit meant for parsers.
-        pipeline = _pipeline(self._language)
-        self._split, self._strings = pipeline.tokenizer, pipeline.vocab.strings
-        has_rules = isinstance(self._split, spacy.tokenizer.Tokenizer)  # Japanese, for example, has none
-        self._cuts = PARTS_OF_A_RUN if has_rules else []
-        self.stop_words: set[str] = pipeline.Defaults.stop_words  # small letters; they say little by themselves
 
 
 @Tokenizer.register("ascii_spaces")

@@ -1,6 +1,7 @@
 """Tokenizers: spaCy's rules with limits on time and memory."""
 
 import pickle
+from typing import Any
 
 import pytest
 from allennlp.common import Params
@@ -17,6 +18,22 @@ from elmo_plugin.text.tokenizer import (
 )
 
 ENGLISH = SpacyBlankTokenizer()
+
+
+class Seen:
+    """spaCy's tokenizer for a language, and the texts that it gets."""
+
+    def __init__(self, language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: list[str] = []
+        self._rules = tokenizer_module._rules(language)
+        monkeypatch.setattr(tokenizer_module, "_rules", lambda language: self)
+
+    def __call__(self, text: str) -> Any:
+        self.texts.append(text)
+        return self._rules(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rules, name)
 
 
 def texts(tokenizer: Tokenizer, text: str) -> list[str]:
@@ -40,16 +57,19 @@ def test_strings_of_earlier_texts_are_dropped(monkeypatch: pytest.MonkeyPatch) -
     for number in range(30):
         words = [f"word{number}a{each}" for each in range(100)]
         assert texts(tokenizer, " ".join(words)) == words
-        assert len(tokenizer._strings) < 4000
+        assert len(tokenizer_module._rules("en").vocab.strings) < 4000
 
 
 def test_tokenizers_of_a_language_share_its_rules_and_load_them_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = SpacyBlankTokenizer("la"), SpacyBlankTokenizer("la")
-    before = first._split
-    assert second._split is before and ENGLISH._split is not before
-    monkeypatch.setattr("elmo_plugin.text.tokenizer.MOST_STRINGS", 10)
-    assert texts(first, "rosa") == texts(second, "rosa") == ["rosa"]
-    assert first._split is second._split is not before
+    before = tokenizer_module._rules("la")
+    assert before is not tokenizer_module._rules("en")
+    monkeypatch.setattr(tokenizer_module, "MOST_STRINGS", len(before.vocab.strings))
+    assert texts(first, "rosarum") == texts(second, "rosarum") == ["rosarum"]
+    again = tokenizer_module._rules("la")
+    assert again is not before
+    assert texts(first, "est") == ["est"]
+    assert tokenizer_module._rules("la") is again
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", " \t\u00a0\u3000 \n"])
@@ -65,15 +85,13 @@ def test_offsets_lead_back_to_the_text(text: str) -> None:
     assert "".join(str(token.text) for token in tokens) == "".join(text.replace("\u200b", " ").split())
 
 
-def test_long_runs_of_characters_and_of_marks_are_cut_before_spacy_sees_them() -> None:
-    tokenizer, seen = SpacyBlankTokenizer(), list[str]()
-    split = tokenizer._split
-    tokenizer._split = lambda text: seen.append(text) or split(text)  # type: ignore[assignment, func-returns-value]
+def test_long_runs_of_characters_and_of_marks_are_cut_before_spacy_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, seen = SpacyBlankTokenizer(), Seen("en", monkeypatch)
     marks = "(" * 3 * LONGEST_RUN_OF_MARKS
     text = f"don't {marks} {'a' * LONGEST_RUN} {'b' * LONGEST_RUN}b{marks} panic."
     tokens = tokenizer.tokenize(text)
-    runs = [run for part in seen for run in part.split()]
-    assert "".join(seen) == text and max(map(len, runs)) == LONGEST_RUN
+    runs = [run for part in seen.texts for run in part.split()]
+    assert "".join(seen.texts) == text and max(map(len, runs)) == LONGEST_RUN
     assert max(run.count("(") for run in runs) == LONGEST_RUN_OF_MARKS
     assert all(text[token.idx : token.idx_end] == token.text for token in tokens)
     words = [token.text for token in tokens if token.text != "("]
@@ -87,14 +105,12 @@ def test_no_language_searches_a_long_run(
     language: str, affix: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """spaCy takes off one affix after the other, and each time searches what is left; what is cut is said once."""
-    tokenizer, seen = SpacyBlankTokenizer(language), list[str]()
-    split = tokenizer._split
-    tokenizer._split = lambda text: seen.append(text) or split(text)  # type: ignore[assignment, func-returns-value]
+    tokenizer, seen = SpacyBlankTokenizer(language), Seen(language, monkeypatch)
     monkeypatch.setattr(tokenizer_module.logger, "_seen_msgs", set())
     text = f"a{500 * affix}"
     for _ in range(2):
         assert "".join(texts(tokenizer, text)) == text
-    assert max(map(len, seen)) == LONGEST_RUN
+    assert max(map(len, seen.texts)) == LONGEST_RUN
     assert [str(LONGEST_RUN) in record.getMessage() for record in caplog.records] == [True]
 
 
@@ -143,4 +159,5 @@ def test_an_unknown_language_is_named(language: str) -> None:
 
 def test_pickles() -> None:
     copy = pickle.loads(pickle.dumps(SpacyBlankTokenizer("it")))
+    assert copy.stop_words == SpacyBlankTokenizer("it").stop_words
     assert texts(copy, "l'acqua") == ["l'", "acqua"]
