@@ -7,7 +7,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from glob import glob
 from io import BufferedReader, RawIOBase
@@ -148,7 +148,11 @@ class TextFile:
     def _encoded_lines(self) -> Iterator[bytes]:
         """Yield the decompressed lines as bytes."""
         try:
-            with _standard_input() if self._is_stdin else open(self.path, "rb") as self._raw:
+            with (
+                nullcontext(cast("BufferedReader[Any]", sys.stdin.buffer))  # stays open
+                if self._is_stdin
+                else open(self.path, "rb")
+            ) as self._raw:
                 head = self._raw.peek()
                 # An empty file that is named like a compressed one was cut off.
                 readers = [read for magic, read, _ in PACKED.values() if head.startswith(magic)]
@@ -211,13 +215,3 @@ def _matches(pattern: str) -> list[Path]:
             f"'{pattern}' matches no file; the folder '{folder.absolute()}' contains {listed or 'nothing'}{hint}"
         )
     return shards
-
-
-@contextmanager
-def _standard_input() -> Iterator["BufferedReader[Any]"]:
-    """Yield a buffered reader of the standard input, and leave the standard input open afterwards."""
-    reader: BufferedReader[Any] = BufferedReader(cast(RawIOBase, sys.stdin.buffer))
-    try:
-        yield reader
-    finally:
-        reader.detach()

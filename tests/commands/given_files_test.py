@@ -317,7 +317,8 @@ def test_the_content_says_the_compression(folder: Path, monkeypatch: pytest.Monk
     for name, content in (("a.txt", gzip.compress(TOKENIZED.encode())), ("b.gz", TOKENIZED.encode())):
         Path(name).write_bytes(content)
         assert len(embed(name)) == 2
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(bz2.compress(TOKENIZED.encode()))))
+    buffer = io.BufferedReader(io.BytesIO(bz2.compress(TOKENIZED.encode())))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=buffer))
     assert len(embed("-")) == 2
     with h5py.File("x.hdf5", "w"), pytest.raises(SystemExit, match="HDF5"):
         embed("x.hdf5")

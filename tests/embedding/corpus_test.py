@@ -94,7 +94,7 @@ def test_windows_are_the_same_for_a_plain_file_a_compressed_one_standard_input_a
     text = "".join(f"{'word ' * (number % 20)}\n" for number in range(300))
     wanted = names(write(tmp_path, text))
     (tmp_path / "packed").write_bytes(gzip.compress(text.encode()))
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(text.encode()))))
     for source in (tmp_path / "packed", Path("-"), io.StringIO(text)):
         assert names(Corpus(source, SPACES)) == wanted
     assert len(set(wanted)) > 5 and sorted(wanted) == wanted

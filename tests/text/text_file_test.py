@@ -87,7 +87,7 @@ def test_what_is_read_ahead_is_bounded_in_lines_and_characters() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("packing", ["", ".gz"])
 def test_the_standard_input_may_be_compressed_and_stays_open(monkeypatch: pytest.MonkeyPatch, packing: str) -> None:
-    buffer = io.BytesIO(PACKERS[packing](b"one\ntwo\xff\n"))
+    buffer = io.BufferedReader(io.BytesIO(PACKERS[packing](b"one\ntwo\xff\n")))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=buffer))
     file = TextFile(Path("-"))
     lines = file.lines()
