@@ -19,6 +19,8 @@ from typing import Any, Optional, cast
 from allennlp.common.checks import ConfigurationError
 from more_itertools import unique_everseen
 
+from elmo_plugin.common import named_errors, some_of
+
 LONGEST_LINE = 2**22
 """The largest line in bytes. A compressed file of a kilobyte can hold a line that fills the memory."""
 LONGEST_SENTENCE = 2**20
@@ -147,24 +149,25 @@ class TextFile:
 
     def _encoded_lines(self) -> Iterator[bytes]:
         """Yield the decompressed lines as bytes."""
-        try:
-            with (
-                nullcontext(cast("BufferedReader[Any]", sys.stdin.buffer))  # stays open
-                if self._is_stdin
-                else open(self.path, "rb")
-            ) as self._raw:
-                head = self._raw.peek()
-                # An empty file that is named like a compressed one was cut off.
-                readers = [read for magic, read, _ in PACKED.values() if head.startswith(magic)]
-                named = [PACKED[self.path.suffix][1]] if not head and self.path.suffix in PACKED else []
-                (unpack,) = readers or named or [nullcontext]
-                with unpack(self._raw) as unpacked:
-                    head = unpacked.peek(1)
-                    if others := [kind for form, kind in OTHER_FILES.items() if re.match(form, head, re.DOTALL)]:
-                        raise ConfigurationError(f"{self.name}: expected UTF-8 text, got {others[0]}")
-                    yield from iter(partial(unpacked.readline, LONGEST_LINE + 1), b"")
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise ConfigurationError(f"{self.name}: cannot be read to its end ({error})") from error
+        with (
+            named_errors(f"{self.name}: cannot be read to its end", OSError, EOFError, zlib.error, lzma.LZMAError),
+            nullcontext(cast("BufferedReader[Any]", sys.stdin.buffer))  # stays open
+            if self._is_stdin
+            else open(self.path, "rb") as self._raw,
+        ):
+            head = self._raw.peek()
+            # An empty file that is named like a compressed one was cut off.
+            readers = [
+                read
+                for ending, (magic, read, _) in PACKED.items()
+                if head.startswith(magic) or (not head and self.path.suffix == ending)
+            ]
+            (unpack,) = readers or [nullcontext]
+            with unpack(self._raw) as unpacked:
+                head = unpacked.peek(1)
+                if others := [kind for form, kind in OTHER_FILES.items() if re.match(form, head, re.DOTALL)]:
+                    raise ConfigurationError(f"{self.name}: expected UTF-8 text, got {others[0]}")
+                yield from iter(partial(unpacked.readline, LONGEST_LINE + 1), b"")
 
 
 def read_ahead(lines: Iterable[str], count: int) -> tuple[list[str], Iterator[str]]:
@@ -208,8 +211,7 @@ def _matches(pattern: str) -> list[Path]:
     shards = sorted({Path(path) for path in glob(pattern, recursive=True) if isfile(path)})
     if not shards:
         folder = next(folder for folder in (Path(pattern), *Path(pattern).parents) if isdir(folder))
-        names = sorted(entry.name for entry in folder.iterdir())
-        listed = ", ".join(names[:5]) + ", …" * (len(names) > 5)
+        listed = some_of(sorted(entry.name for entry in folder.iterdir()))
         hint = f"; its files are '{Path(pattern, '*')}'" if folder == Path(pattern) else ""
         raise ConfigurationError(
             f"'{pattern}' matches no file; the folder '{folder.absolute()}' contains {listed or 'nothing'}{hint}"
