@@ -5,14 +5,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 import langcodes
 from allennlp.common.checks import ConfigurationError
-
-if TYPE_CHECKING:
-    from py3langid.langid import LanguageIdentifier
-
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +141,5 @@ def _has_rules(language: str) -> bool:
 
 
 @cache
-def _identifier() -> "LanguageIdentifier":
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
+def _identifier() -> LanguageIdentifier:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
