@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from elmo_plugin.text.line_forms import BLANK, FIRST_LETTER, NOTHING, PAGE, PAGE_BREAK, is_open, starts_lower
+from elmo_plugin.text.line_forms import BLANK, NOTHING, PAGE, PAGE_BREAK, first_letter, is_open
 
 SPECIAL = {
     "ligatures": "[\ufb00-\ufb06]",
@@ -162,8 +162,7 @@ class Clutter:
         if any(map(str.isalpha, words)) and words not in (_without_number(before), _without_number(following)):
             places = self._heads.setdefault(words, [])
             is_far = len(words) < len(line) or not places or number - places[-1][0] >= LINES_OF_A_PAGE
-            letter = FIRST_LETTER.match(following)
-            interrupts = is_open(before) and not starts_lower(line) and not (letter and letter[1].isupper())
+            interrupts = is_open(before) and not (first_letter(line).islower() or first_letter(following).isupper())
             beside_number = PAGE_NUMBER.match(before) or PAGE_NUMBER.match(following)
             places.append((number, is_far and bool(interrupts or beside_number)))
 

@@ -126,22 +126,21 @@ class LineForm:
             if not line:
                 self._after_blank = True
                 continue
-            letter = FIRST_LETTER.match(line)
-            is_lower = letter is not None and letter[1].islower()
+            letter = first_letter(line)
             inside = ENDS_INSIDE.findall(line[:WIDEST])
             place = "blocks" if self._after_blank else "within"
             n.update(
                 {
                     "lines": 1,
-                    "lower": is_lower,
-                    "upper": letter is not None and letter[1].isupper(),
+                    "lower": letter.islower(),
+                    "upper": letter.isupper(),
                     "columns": line.count("\t") > 1,
                     "inside": len(inside),
                     "inside_lower": sum(end[-1].islower() for end in inside),
                     "cut": line.endswith(OPEN_AT_THE_END),
                     place: n["lines"] > 0,
                     f"open {place}": self._is_open,
-                    "continued": self._is_open and is_lower,
+                    "continued": self._is_open and letter.islower(),
                 }
             )
             width = min(len(line), WIDEST)
@@ -198,10 +197,10 @@ def is_open(line: str) -> bool:
     return not FINAL_MARK.search(line[-6:]) or ABBREVIATION.search(line[-6:]) is not None
 
 
-def starts_lower(line: str) -> bool:
-    """Return whether the first letter of a line is a small one."""
-    letter = FIRST_LETTER.match(line)
-    return letter is not None and letter[1].islower()
+def first_letter(line: str) -> str:
+    """Return the letter that begins a line, perhaps after a few marks, or an empty string."""
+    found = FIRST_LETTER.match(line)
+    return found[1] if found else ""
 
 
 def join_lines(lines: Iterable[str], form: str, layout: LineForm, hyphens: Hyphens) -> Iterator[str]:
@@ -243,7 +242,7 @@ def _ends_paragraph(former: str, text: str, form: str, layout: LineForm, is_inde
     if form == CELLS:
         return True
     goes_on = is_open(former)
-    if goes_on and text[0] not in BULLETS and (starts_lower(text) or text[0] in GOES_ON):
+    if goes_on and text[0] not in BULLETS and (first_letter(text).islower() or text[0] in GOES_ON):
         return False
     if form == PARAGRAPHS:
         return True
