@@ -4,19 +4,24 @@ import re
 import unicodedata
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Optional
+from collections.abc import Callable, Iterable, Iterator
+from typing import Optional, Union
 
 from elmo_plugin.text.line_forms import BLANK, NOTHING, PAGE, PAGE_BREAK, first_letter, is_open
 
-SPECIAL = {
-    "ligatures": "[\ufb00-\ufb06]",
-    "long s": "ſ",
-    "other spaces": r"[^\S \t\n\r\f\v]",
-    # A zero-width space separates words, as in Khmer; the joiners U+200C and U+200D, as in Persian and Hindi, stay.
-    "characters without a width": "[\u200b\u200e\u200f\u061c\u202a-\u202e\u2060-\u206f\ufeff]|\u00ad(?!\\s*$)",
-}
-ANY_SPECIAL = re.compile("|".join(f"({pattern})" for pattern in SPECIAL.values()))
+SPECIAL: list[tuple[str, re.Pattern[str], Union[str, Callable[[re.Match[str]], str]]]] = [
+    ("ligatures", re.compile("[\ufb00-\ufb06]"), lambda found: unicodedata.normalize("NFKC", found[0])),
+    ("long s", re.compile("ſ"), "s"),
+    ("other spaces", re.compile(r"[^\S \t\n\r\f\v]"), " "),
+    # The joiners U+200C and U+200D, as in Persian and Hindi, stay.
+    (
+        "characters without a width",
+        re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2060-\u206f\ufeff]|\u00ad(?!\\s*$)"),
+        "",
+    ),
+    ("characters without a width", re.compile("\u200b"), " "),  # a zero-width space separates words, as in Khmer
+]
+"""What is replaced, by its kind: the characters, and what stands for them."""
 
 
 class Spelling:
@@ -36,19 +41,15 @@ class Spelling:
         """Return a line with plain characters. A soft hyphen at its end is kept: it divides a word."""
         if line.isascii():
             return line
-        composed = unicodedata.normalize("NFC", line)
-        if composed != line:
-            before, after = Counter(line), Counter(composed)
+        plain = unicodedata.normalize("NFC", line)
+        if plain != line:
+            before, after = Counter(line), Counter(plain)
             # `é` of two characters, or the one character of Hindi that becomes two: each is one letter.
             self.counts["composed letters"] += min((before - after).total(), (after - before).total())
-        return ANY_SPECIAL.sub(self._replace, composed).rstrip(" \r\n")
-
-    def _replace(self, special: "re.Match[str]") -> str:
-        kind = list(SPECIAL)[(special.lastindex or 0) - 1]
-        self.counts[kind] += 1
-        if special[0] == "\u200b" or kind == "other spaces":
-            return " "
-        return "" if kind == "characters without a width" else unicodedata.normalize("NFKC", special[0])
+        for kind, characters, others in SPECIAL:
+            plain, n_replaced = characters.subn(others, plain)
+            self.counts[kind] += n_replaced
+        return plain.rstrip(" \r\n")
 
 
 PAGE_NUMBER = re.compile(r"[\[({<|–—-]? ?(?:page|seite|página|s\.|p\.|pg\.)? ?\d{1,3} ?[\])}>|–—-]?$", re.IGNORECASE)

@@ -215,7 +215,7 @@ class Report:
         text, counts, odd = self._text, self.counts, self._odd.most_common(10)
         divided = {"joined": text.hyphens.joined, "with their hyphen": text.hyphens.kept}
         shown = [f"{n.total():,} {what}" + f" ({', '.join(islice(n, 10))})" * bool(n) for what, n in divided.items()]
-        replaced = [f"{number:,} {kind}" for kind, number in text.spelling.counts.most_common()]
+        replaced = [f"{number:,} {kind}" for kind, number in text.spelling.counts.most_common() if number]
         clutter = [
             f"{lines.total():,} {kind}: {' | '.join(islice(lines, 10))}" for kind, lines in sorted(text.clutter.items())
         ]
