@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import lru_cache
 from hashlib import blake2b
 from heapq import nlargest
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Optional, TextIO
 
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
-from more_itertools import constrained_batches, countable, map_reduce, unique_everseen
+from more_itertools import constrained_batches, countable, map_reduce, spy, unique_everseen
 
 from elmo_plugin.common import atomic_file, some_of
 from elmo_plugin.text.clutter import Clutter, Spelling
@@ -281,9 +281,7 @@ def prepare_text(
         check_output(output, shards is not None or heldout is not None)
     if language is not None:
         SentenceSplitter(language)  # raises before all of the text is read
-    with ExitStack() as stack:
-        is_piped = inputs == ["-"]
-        files = [stack.enter_context(standard_input())] if is_piped else list(map(ShownFile, find_shards(*inputs)))
+    with standard_input() if inputs == ["-"] else nullcontext(list(map(ShownFile, find_shards(*inputs)))) as files:
         texts: Sequence[TextFile] = [TextColumn(file, text_column) for file in files] if text_column else files
         lines = lines or (CELLS if text_column else None)
         with shown_bytes(files, "looking at the text"):
@@ -355,12 +353,12 @@ def shown_bytes(files: Sequence[ShownFile], what: str) -> Iterator[None]:
 
 
 @contextmanager
-def standard_input() -> Iterator[ShownFile]:
-    """Yield the standard input as a file that can be read twice."""
+def standard_input() -> Iterator[list[ShownFile]]:
+    """Yield the standard input as the only file, which can be read twice."""
     with TemporaryFile() as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
-        yield ShownFile(Path(f"/dev/fd/{copy.fileno()}"), "standard input")
+        yield [ShownFile(Path(f"/dev/fd/{copy.fileno()}"), "standard input")]
 
 
 def choose_language(given: Optional[str], text: RawText) -> str:
@@ -414,14 +412,13 @@ def write(
     paths = [output / name for name in names] if shards or heldout else [output]
     n_parts = len(paths)
     n_blocks = next(n for n in count(1) if n - n * percent // 100 >= n_parts and n * percent // 100 >= bool(percent))
-    lines = iter(lines)
-    first = list(islice(lines, n_blocks * BLOCK))
+    first, lines = spy(lines, n_blocks * BLOCK)
     size = max(1, len(first) // n_blocks)
     with ExitStack() as stack:
         stack.callback(_remove_if_empty, output)
         paths += [output / HELDOUT] * bool(heldout)
         files = [sys.stdout if str(path) == "-" else stack.enter_context(_written(path)) for path in paths]
-        for number, line in enumerate(chain(first, lines)):
+        for number, line in enumerate(lines):
             block = number // size
             if (block + 1) * percent // 100 > block * percent // 100:
                 files[-1].write(line)
