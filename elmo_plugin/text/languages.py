@@ -130,8 +130,9 @@ def language_with_rules(language: str) -> str:
     check_language(language)
     if _has_rules(language):
         return language
-    without = f"language {language!r}: spaCy has no rules for its tokens, so those for any language (xx) split them"
-    logger.warning_once(without)  # type: ignore[attr-defined]
+    logger.warning_once(  # type: ignore[attr-defined]
+        f"language {language!r}: spaCy has no rules for its tokens, so those for any language (xx) split them"
+    )
     return ANY
 
 

@@ -22,18 +22,18 @@ class LineReader:
         self._count = 0
         self._check = LanguageCheck(language)
 
-    def read(self, line: str) -> Any:
-        """Return the JSON value on the next line. Raises `ConfigurationError` for any other line."""
+    def read(self, line: str) -> dict[str, Any]:
+        """Return the JSON object on the next line. Raises `ConfigurationError` for any other line."""
         self._count += 1
         try:
             value = parse_json(line.removeprefix("\ufeff"))  # the byte order mark of a file
         except ValueError as error:
             example = json.dumps({"sentence": line.strip()[:60]}, ensure_ascii=False)
-            expected = f"expected one JSON object per line, such as {example}"
-            # `elmo-plugin predict` skips blank lines
-            where = f"input line {self._count} (not counting blank lines)"
-            raise ConfigurationError(f"{where}: {expected}, got {line[:200]!r}: {error}") from error
-        self._check.read([str(each) for each in value.values()] if isinstance(value, dict) else [])
+            raise ConfigurationError(  # `elmo-plugin predict` skips blank lines
+                f"input line {self._count} (not counting blank lines): expected one JSON object per line, such as "
+                f"{example}, got {line[:200]!r}: {error}"
+            ) from error
+        self._check.read(map(str, value.values()))
         return value
 
 
@@ -60,9 +60,9 @@ def instance_words(instance: Instance) -> list[str]:
     """Return the tokens in the field `tokens` of an instance. Raises `ConfigurationError` if it has no such field."""
     field = instance.fields.get("tokens")
     if not isinstance(field, TextField):
-        found = [*instance.fields]
         raise ConfigurationError(
-            f"expected an instance with a text in its field 'tokens', got {found}; see {installed('docs/extend.md')}"
+            f"expected an instance with a text in its field 'tokens', got {[*instance.fields]}; "
+            f"see {installed('docs/extend.md')}"
         )
     return [token.text or "" for token in field.tokens]
 

@@ -198,17 +198,17 @@ class Report:
     def check(self) -> None:
         """Raise `ConfigurationError` if what came out cannot be text."""
         n_sentences, n_tokens, n_words = (self.counts[name] for name in ("sentences", "tokens", "words"))
-        words = f"{n_words / max(n_tokens, 1):.0%} of the tokens with a letter"
-        lines = f"{n_sentences:,} of {n_tokens:,} tokens"
-        advice = "a list of words is no text, and a language without spaces needs its own --language"
         for is_wrong, found in [
             (not n_sentences, "text, got no sentences"),
-            (n_words < n_tokens / 3, f"text, got {words}"),
-            (n_words > 100 and n_tokens < 1.5 * n_sentences, f"sentences, got {lines}; {advice}"),
+            (n_words < n_tokens / 3, f"text, got {n_words / max(n_tokens, 1):.0%} of the tokens with a letter"),
+            (
+                n_words > 100 and n_tokens < 1.5 * n_sentences,
+                f"sentences, got {n_sentences:,} of {n_tokens:,} tokens; a list of words is no text, and a language "
+                "without spaces needs its own --language",
+            ),
         ]:
             if is_wrong:
-                names = some_of([file.file.name for file in self._text.files])
-                raise ConfigurationError(f"{names}: expected {found}")
+                raise ConfigurationError(f"{some_of([file.file.name for file in self._text.files])}: expected {found}")
 
     def print(self) -> None:
         """Print the report."""
@@ -323,8 +323,10 @@ def check_output(output: Path, is_folder: bool) -> None:
     if is_folder and str(output) == "-":
         raise ConfigurationError("expected the name of a new folder for shards, got - for standard output")
     if output.suffix in OTHER_PACKERS and not is_folder:
-        ways = f"{', '.join(PACKED)}, or - with a pipe: prepare-text … - | {OTHER_PACKERS[output.suffix]} > {output}"
-        raise ConfigurationError(f"{output}: expected a plain name, or one that ends in {ways}")
+        raise ConfigurationError(
+            f"{output}: expected a plain name, or one that ends in {', '.join(PACKED)}, or - with a pipe: "
+            f"prepare-text … - | {OTHER_PACKERS[output.suffix]} > {output}"
+        )
 
 
 class ShownFile(TextFile):
@@ -368,8 +370,10 @@ def choose_language(given: Optional[str], text: RawText) -> str:
     looks = f"warning: the text looks like {say_shares(shares)}"
     language = given or guessed
     if given is None and sure < SURE:
-        found = f"the language is hard to guess ({guessed}, {sure:.2f} sure)"
-        say(f"warning: {found}: en is taken; --language names another")
+        say(
+            f"warning: the language is hard to guess ({guessed}, {sure:.2f} sure): en is taken; --language names "
+            "another"
+        )
         return "en"
     if given is None:
         say(f"language: {guessed} ({shares[guessed]:.2f} sure; --language CODE names another)")
@@ -384,8 +388,7 @@ def choose_language(given: Optional[str], text: RawText) -> str:
         say(f"{looks}, not like {given}")
     others = [f"{file.file.name} ({file.language})" for file in text.files if file.language != guessed]
     if others and sure > SURE:
-        n_others = f"{len(others):,} of {len(text.files):,}"
-        say(f"warning: {n_others} files look like another language: {some_of(others)}")
+        say(f"warning: {len(others):,} of {len(text.files):,} files look like another language: {some_of(others)}")
     elif len(shares) > 1 and given != ANY:
         say(f"{looks}: all of it is split by the rules for {language}")
     return language
