@@ -53,8 +53,7 @@ def split_tokens(line: str) -> list[str]:
 LONGEST_RUN, LONGEST_RUN_OF_MARKS = 96, 32
 """Longer runs of characters without white space, and of marks alone, are cut, whatever the language: spaCy takes one
 prefix or suffix after the other from the ends of a run, and each time searches the rest of it for the next."""
-IDEOGRAPH = r"(?:[\u2e80-\u303f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]|(?!\w)[\uff00-\uffef])"
-IDEOGRAPHS = re.compile(f"({IDEOGRAPH})")
+IDEOGRAPHS = re.compile(r"([\u2e80-\u303f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]|(?!\w)[\uff00-\uffef])")
 """In Chinese, each character is a token, and so is a mark of its width."""
 OTHER_MARKS = re.compile("([\u0589\u0965\u0f0d-\u0f12\u104a-\u104f\u1361-\u1368\u17d4-\u17d6\uff61])")
 """Marks of Armenian, Sanskrit, Tibetan, Burmese, Ethiopic, Khmer and Japanese, which spaCy would leave at the word."""
@@ -211,9 +210,6 @@ IN_BRACKETS = re.compile(
     rf"((?:{NO_BRACKET}|[{OPENERS}]{NO_BRACKET}*[{CLOSERS}])*[{ENDS}]\s*)[{CLOSERS}]"
 )
 """Whole sentences in brackets, which sentencex ends nowhere. A pair of brackets may stand inside."""
-STOPS = str.maketrans("។།", "။။")
-"""The full stops of Khmer and Tibetan, which sentencex does not know, as the Burmese one, which it knows."""
-GREEK = str.maketrans(";\u037e", "??")
 
 
 def stop_after(words: str, before: str = "", flags: re.RegexFlag = re.NOFLAG) -> "re.Pattern[str]":
@@ -232,6 +228,8 @@ INITIAL = re.compile(r"\.(?<=\b[A-ZÀ-ÖØ-ÞΑ-ΩЀ-Я]\.)(?= [^\W\d_])")
 PRAENOMINA = "Ap App Cn Mam Ser Sex Sp Ti Tib"
 DATES = "Kal Ian In Feb Febr Mart Apr Mai Iul Iun Quint Sext Aug Sep Sept Oct Nov Dec Cos Coss cos coss HS Scr"
 MASKS = [
+    ("", re.compile("[។།]"), "။"),  # sentencex knows the full stop of Burmese, and not those of Khmer and Tibetan
+    ("el grc", re.compile("[;\u037e]"), "?"),
     ("", stop_after(NUMBERED, "(?= ?\\d)", re.IGNORECASE), "_"),
     ("cs da de et fi hr hu is lb lv nb nn no sk sl sr tr", ORDINAL, "_"),  # `der 2. Band`
     # `M. Dupont`; sentencex knows it in others
@@ -276,7 +274,7 @@ class SentenceSplitter:
 
     def split(self, text: str) -> list[str]:
         """Return the sentences of a paragraph, which together are the paragraph."""
-        masked = text.translate(GREEK if self._language in ("el", "grc") else STOPS)
+        masked = text
         for pattern, mask in self._masks:
             masked = pattern.sub(mask, masked)
         found = accumulate(map(len, sentencex.segment(self._language, masked)))
