@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent.parent / "training_configs/pretrain"
 CONFIGS = sorted(FOLDER.rglob("*.jsonnet"))
 SYSTEMS = sorted(FOLDER.parent.glob("systems/*/pretrain.jsonnet"))
 TRAINED = ("bilm_tiny", "bilm_original", "bilm_words", "muon", "transformer")
-FLOAT32 = ("bilm_original", "fine_tune", "small_text", "small_text_from")
+FLOAT32 = ("bilm_original", "fine_tune", "small_text", "small_text_from", "small_text_wide")
 N_WORDS = 1200
 SHRUNKEN = {
     "lstm": {"dim": 24, "projection_dim": 16, "n_layers": 2, "use_skip_connections": True},
