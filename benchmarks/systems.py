@@ -11,9 +11,11 @@ from allennlp.modules.encoder_base import _EncoderBase
 from torch import Tensor, nn
 
 from elmo_plugin.bilm import BiLM, ElmoLstm, LstmOptions, precision_on
-from elmo_plugin.bilm.precision import PRECISIONS
 from elmo_plugin.elmo import Elmo
 from elmo_plugin.lstm import KERNELS
+from elmo_plugin.tensors import NUMBER_TYPES
+
+PRECISIONS = {name: NUMBER_TYPES[name] for name in ("float32", "bfloat16")}
 
 
 class Embedder(Protocol):
