@@ -198,7 +198,8 @@ class BiLM(nn.Module):
         present = encoder.mask(fitted)  # (B, T + 2)
         if after_boundaries is not None:
             check_padding(present, IDS)
-            state = LstmState(*(part.expand(-1, -1, len(ids), -1) for part in after_boundaries))
+            hidden, cell = after_boundaries
+            state = LstmState(hidden.expand(-1, -1, len(ids), -1), cell.expand(-1, -1, len(ids), -1))
         mask = present.to(self.weight.device, non_blocking=True)
         words = self.word_cache.look_up(encoder, fitted) or TokenTable.of(encoder(fitted))
         tokens = words.dense() * mask.unsqueeze(-1)  # (B, T + 2, P)
