@@ -25,7 +25,7 @@ from elmo_plugin.checkpoints import (
     unpacked,
 )
 from elmo_plugin.elmo import ConcatenateMix, Elmo, LayerMix, elmo_of, trained_elmo
-from elmo_plugin.text import TOKENS_PER_BATCH, LanguageCheck, length_batches, token_lists
+from elmo_plugin.text import TOKENS_PER_BATCH, LanguageCheck, by_length, token_lists
 
 Sentences = Sequence[Sequence[str]]
 WordId = Callable[[str], int]
@@ -143,10 +143,9 @@ class Embedder:
         sentences = token_lists(sentences)
         self.language_check.read(map(" ".join, sentences))
         lengths = [len(sentence) for sentence in sentences]
-        for indices in length_batches(lengths, tokens_per_batch, batch_size):
-            vectors = self._vectors([sentences[index] for index in indices], half)
-            for index, array in zip(indices, vectors, strict=True):
-                yield index, array[..., : lengths[index], :]
+        vectors = by_length(lambda batch: self._vectors(batch, half), sentences, lengths, tokens_per_batch, batch_size)
+        for index, array in vectors:
+            yield index, array[..., : lengths[index], :]
 
     def padded(self, sentences: Sentences) -> tuple[Tensor, Tensor]:
         """Return the vectors of one batch, zeros after the end of a sentence, and the mask (B, T).

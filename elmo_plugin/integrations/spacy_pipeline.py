@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from elmo_plugin.elmo import ScalarMix, SentenceCache
 from elmo_plugin.embedding import Embedder, load, mean
 from elmo_plugin.integrations.shared import bilm_to_bytes, load_bytes, side_by_side
-from elmo_plugin.text import length_batches
+from elmo_plugin.text import by_length
 
 Docs = list[Doc]
 Vectors = list[Floats2d]
@@ -184,10 +184,7 @@ class TrainableVectors(nn.Module):
     def forward(self, sentences: list[list[str]]) -> list[Tensor]:
         """Return the vectors (T, D) of each sentence."""
         lengths = [len(words) for words in sentences]
-        vectors: dict[int, Tensor] = {}
-        for indices in length_batches(lengths):
-            padded, _ = self.embedder.padded([sentences[index] for index in indices])  # (B, T, D)
-            vectors.update(zip(indices, padded, strict=True))
+        vectors = dict(by_length(lambda batch: self.embedder.padded(batch)[0], sentences, lengths))  # (T, D) each
         return [vectors[index][:length] for index, length in enumerate(lengths)]
 
 

@@ -21,7 +21,7 @@ from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.loaders import SentenceBatches, TextShardsReader
 from elmo_plugin.pretraining.metrics import perplexity_of
 from elmo_plugin.pretraining.vocabulary import UNKNOWN_ID, WordIds, vocabulary_of
-from elmo_plugin.text import LineReader, as_tokens, instance_words, length_batches, read_question, split_tokens
+from elmo_plugin.text import LineReader, as_tokens, by_length, instance_words, read_question, split_tokens
 
 
 @Predictor.register("bilm")
@@ -106,11 +106,11 @@ def sentence_log_probabilities(model: BidirectionalLanguageModel, sentences: Seq
     Each is a sum over the words and one boundary: `</S>` forward, `<S>` backward. Unknown words count as `<UNK>`.
     """
     predictor = BiLMPredictor(model, TextShardsReader())
+    questions = [{"tokens": list(words)} for words in sentences]
+    answers = by_length(predictor.predict_batch_json, questions, list(map(len, sentences)))
     scores = np.zeros((len(sentences), 2))  # (N, 2)
-    for batch in Tqdm.tqdm(length_batches(list(map(len, sentences))), desc="scoring", unit=" batches"):
-        answers = predictor.predict_batch_json([{"tokens": list(sentences[index])} for index in batch])
-        for index, answer in zip(batch, answers, strict=True):
-            scores[index] = sum(answer["forward_log_probs"]), sum(answer["backward_log_probs"])
+    for index, answer in Tqdm.tqdm(answers, desc="scoring", unit=" sentences", total=len(sentences)):
+        scores[index] = sum(answer["forward_log_probs"]), sum(answer["backward_log_probs"])
     return scores
 
 

@@ -76,9 +76,7 @@ class ServedModel:
 
 
 def _in_batches(predictor: Predictor, questions: list[JsonDict], sentences: Sequence[list[str]]) -> list[JsonDict]:
-    answers: dict[int, Any] = {}
-    for batch in text.length_batches([len(words) for words in sentences]):
-        answers |= zip(batch, predictor.predict_batch_json([questions[index] for index in batch]), strict=True)
+    answers = dict(text.by_length(predictor.predict_batch_json, questions, list(map(len, sentences))))
     return [answers[index] for index in range(len(sentences))]
 
 

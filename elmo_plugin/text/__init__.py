@@ -19,7 +19,7 @@ from elmo_plugin.text.ids import (
     word_to_ids,
 )
 from elmo_plugin.text.languages import LanguageCheck, check_language, guess_language
-from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, length_batches
+from elmo_plugin.text.length_batches import BOUNDARIES, TOKENS_PER_BATCH, by_length, length_batches
 from elmo_plugin.text.line_forms import FORMS, MEANINGS, SENTENCES, is_open
 from elmo_plugin.text.look import (
     CONLL_TO_EMBED,
@@ -124,6 +124,7 @@ __all__ = [
     "batch_to_code_points",
     "batch_to_ids",
     "boundary_ids",
+    "by_length",
     "character_ids",
     "check_language",
     "delimiter_hint",

@@ -1,7 +1,7 @@
-"""Batches of sentences of similar length within a token budget."""
+"""Batches of sentences of similar length within a token budget, and what a function makes of each."""
 
-from collections.abc import Iterator, Sequence
-from typing import Optional
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Optional
 
 BOUNDARIES = 2
 """The biLM adds `<S>` and `</S>` to each sentence."""
@@ -32,3 +32,19 @@ def length_batches(
         batch.append(index)
     if batch:
         yield batch
+
+
+def by_length(
+    function: Callable[[list[Any]], Iterable[Any]],
+    items: Sequence[Any],
+    lengths: Sequence[int],
+    tokens_per_batch: int = TOKENS_PER_BATCH,
+    batch_size: Optional[int] = None,
+) -> Iterator[tuple[int, Any]]:
+    """Yield the index of each item, shortest first, with what the function of a batch of items returns for it.
+
+    >>> dict(by_length(lambda batch: map(str.title, batch), ["they left", "it", "she"], [2, 1, 1]))
+    {1: 'It', 2: 'She', 0: 'They Left'}
+    """
+    for batch in length_batches(lengths, tokens_per_batch, batch_size):
+        yield from zip(batch, function([items[index] for index in batch]), strict=True)

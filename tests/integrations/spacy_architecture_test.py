@@ -16,7 +16,7 @@ from thinc.api import Model
 
 import elmo_plugin
 from elmo_plugin.integrations import ElmoComponent, elmo_v1, spacy_pipeline
-from elmo_plugin.text import length_batches
+from elmo_plugin.text import by_length
 from tests.checkpoints.word_input_test import ANYWHERE, write_pair
 from tests.task_oracles import D, L
 
@@ -135,7 +135,7 @@ def test_gradients_of_the_mix_equal_allennlps_in_any_number_of_batches(
         mix(list(torch.tensor(layers))).backward(torch.tensor(gradient[is_word]))
     wanted = [float(weight.grad) for weight in mix.scalar_parameters]
     for budget in (12, 4096):
-        monkeypatch.setattr(spacy_pipeline, "length_batches", partial(length_batches, tokens_per_batch=budget))
+        monkeypatch.setattr(spacy_pipeline, "by_length", partial(by_length, tokens_per_batch=budget))
         model = elmo_v1(small)
         _, backprop = model.begin_update(docs())
         assert backprop(upstream) == []
