@@ -16,16 +16,16 @@ from more_itertools import constrained_batches, divide, peekable
 
 from elmo_plugin.text import (
     CONLL_TO_EMBED,
-    DOCUMENT,
-    LONGEST_SENTENCE,
     TOKENIZED,
     WHITE_SPACE,
     JustTabsTokenizer,
     Row,
+    TableRow,
     TextFile,
     Use,
     line_error,
     look_at,
+    rows_of_sentences,
     show_columns,
     split_tokens,
 )
@@ -89,21 +89,16 @@ def read_conll(lines: Iterable[str], name: str) -> Iterator[Row]:
     """
     found, lines = look_at(lines, name, CONLL_TO_EMBED)
     place = int(found.text_column or 1) - 1
-    words: list[str] = []
-    size = 0
-    for number, line in enumerate(chain(lines, [""]), 1):
-        cells = line.rstrip("\r\n").split("\t") if "\t" in line else split_tokens(line)
-        if not any(cells) or cells[0] == DOCUMENT:
-            if words:
-                yield Row(None, "\t".join(words))
-            words, size = [], 0
-        elif len(cells) == len(found.first_row):
-            words += [cells[place]] if place == 0 or cells[0].isdecimal() else []
-            size += len(line)
-            if size > LONGEST_SENTENCE:
-                raise line_error(name, number, "a blank line after each sentence", f"none in {size:,} characters")
-        elif not line.startswith("#"):
-            raise line_error(name, number, show_columns(found.first_row), show_columns(cells))
+    table = (line.rstrip("\r\n").split("\t") if "\t" in line else split_tokens(line) for line in lines)
+    for rows in rows_of_sentences(TableRow(name, None, number, cells) for number, cells in enumerate(table, 1)):
+        words: list[str] = []
+        for row in rows:
+            if len(row.cells) == len(found.first_row):
+                words += [row.cells[place]] if place == 0 or row.cells[0].isdecimal() else []
+            elif not row.cells[0].startswith("#"):
+                raise row.error(show_columns(found.first_row), show_columns(row.cells))
+        if words:
+            yield Row(None, "\t".join(words))
 
 
 def _size(row: Row) -> int:

@@ -20,44 +20,22 @@ from elmo_plugin.common import at_least
 from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, convert_tags, first_invalid_tag
 from elmo_plugin.text import (
     CONLLU_ID,
-    DOCUMENT,
     LABELLED_TEXTS,
-    LONGEST_SENTENCE,
     TAGGED_WORDS,
     Column,
     FilePath,
     SpacyBlankTokenizer,
+    TableRow,
     Use,
     as_tokens,
-    delimiter_hint,
-    find_column,
-    line_error,
     lines_of,
     names_need_header,
     plain_rows,
     quoted_rows,
-    show_columns,
+    rows_of_sentences,
 )
 
 logger = logging.getLogger(__name__)
-
-
-class TableRow(NamedTuple):
-    """A row of a file: the name of the file, what separates its cells, its first line from 1, and its cells."""
-
-    file: str
-    delimiter: Optional[str]
-    line: int
-    cells: list[str]
-
-    def find(self, key: str, column: Column) -> int:
-        """Return the index of a column in the first row. See `find_column`."""
-        return find_column(self.file, self.line, key, column, self.cells, self.delimiter)
-
-    def error(self, expected: str, got: Optional[str] = None) -> ConfigurationError:
-        """Return an error that names the file and the line, and by default shows the columns."""
-        got = got or show_columns(self.cells) + delimiter_hint(self.cells, self.delimiter)
-        return line_error(self.file, self.line, expected, got)
 
 
 class ExampleReader(DatasetReader, ABC):
@@ -268,7 +246,7 @@ class ColumnTagsReader(ExampleReader):
         places = self._token_column, self._tag_column
         may_differ = not self._conllu and all(isinstance(place, int) and place >= 0 for place in places)
         comments = 0
-        for block in self._blocks(file_path):
+        for block in rows_of_sentences(self._rows(file_path)):
             rows = self._without_comments(file_path, block, layout)
             comments += len(block) - len(rows)
             if not rows:
@@ -286,26 +264,6 @@ class ColumnTagsReader(ExampleReader):
         self._check_tags(example)
         return self.text_to_instance([each.token for each in example], [each.tag for each in example])
 
-    def _blocks(self, file_path: FilePath) -> Iterator[list[TableRow]]:
-        """Yield the rows of each sentence.
-
-        It ends at a blank line, at a row of empty cells and at a line that begins a document.
-        """
-        block: list[TableRow] = []
-        size = 0
-        for row in chain(self._rows(file_path), [TableRow("", None, 0, [])]):
-            text = "".join(row.cells)
-            # The line that begins a document has spaces between its columns, whatever the delimiter.
-            if not text.strip() or (DOCUMENT in text and DOCUMENT in " ".join(row.cells[:2]).split()[:2]):
-                if block:
-                    yield block
-                block, size = [], 0
-                continue
-            block.append(row)
-            size += len(text)
-            if size > LONGEST_SENTENCE:
-                raise row.error("a blank line after each sentence", f"none in {size:,} characters")
-
     def _without_comments(
         self, file_path: FilePath, block: list[TableRow], layout: Optional[TokenColumns]
     ) -> list[TableRow]:
@@ -316,7 +274,9 @@ class ColumnTagsReader(ExampleReader):
         if self._conllu:
             return others
         # Of the first sentences all lines may begin with #, so the width is that of the first one that does not.
-        first = [layout.first] if layout else _without_hash(chain.from_iterable(self._blocks(file_path)))
+        first = (
+            [layout.first] if layout else _without_hash(chain.from_iterable(rows_of_sentences(self._rows(file_path))))
+        )
         width = len(next(chain(others, first, block[-1:])).cells)
         place = layout.tag if layout else self._tag_column
         for index, row in enumerate(block):

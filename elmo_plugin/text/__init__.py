@@ -53,6 +53,7 @@ from elmo_plugin.text.tables import (
     FilePath,
     Row,
     TableReader,
+    TableRow,
     TextColumn,
     delimiter_hint,
     find_column,
@@ -61,6 +62,7 @@ from elmo_plugin.text.tables import (
     names_need_header,
     plain_rows,
     quoted_rows,
+    rows_of_sentences,
 )
 from elmo_plugin.text.text_file import LONGEST_LINE, LONGEST_SENTENCE, TextFile, find_shards, read_ahead
 from elmo_plugin.text.tokenizer import (
@@ -117,6 +119,7 @@ __all__ = [
     "SentenceSplitter",
     "SpacyBlankTokenizer",
     "TableReader",
+    "TableRow",
     "TextColumn",
     "TextFile",
     "Use",
@@ -145,6 +148,7 @@ __all__ = [
     "quoted_rows",
     "read_ahead",
     "read_question",
+    "rows_of_sentences",
     "show_columns",
     "spellings",
     "split_tokens",

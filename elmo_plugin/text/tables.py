@@ -4,6 +4,7 @@ import csv
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
@@ -13,8 +14,8 @@ from allennlp.common.file_utils import cached_path
 from more_itertools import peekable, side_effect
 
 from elmo_plugin.common import parse_json
-from elmo_plugin.text.look import A_TABLE, DELIMITERS, JSON_LINES, Use, look_at, show_columns
-from elmo_plugin.text.text_file import LONGEST_LINE, TextFile
+from elmo_plugin.text.look import A_TABLE, DELIMITERS, DOCUMENT, JSON_LINES, Use, look_at, show_columns
+from elmo_plugin.text.text_file import LONGEST_LINE, LONGEST_SENTENCE, TextFile
 from elmo_plugin.text.tokenizer import split_tokens
 
 FilePath = Union[str, "PathLike[str]"]
@@ -30,6 +31,24 @@ class Row(NamedTuple):
     id: Optional[str]
     text: str
     line: int = 0
+
+
+class TableRow(NamedTuple):
+    """A row of a file: the name of the file, what separates its cells, its first line from 1, and its cells."""
+
+    file: str
+    delimiter: Optional[str]
+    line: int
+    cells: list[str]
+
+    def find(self, key: str, column: Column) -> int:
+        """Return the index of a column in the first row. See `find_column`."""
+        return find_column(self.file, self.line, key, column, self.cells, self.delimiter)
+
+    def error(self, expected: str, got: Optional[str] = None) -> ConfigurationError:
+        """Return an error that names the file and the line, and by default shows the columns."""
+        got = got or show_columns(self.cells) + delimiter_hint(self.cells, self.delimiter)
+        return line_error(self.file, self.line, expected, got)
 
 
 @dataclass(frozen=True)
@@ -63,19 +82,18 @@ class TableReader:
         delimiter = found.delimiter or ("," if is_csv else "\t")
         quote_char = found.quote_char or ('"' if delimiter == "," else None)
         read = quoted_rows(lines, name, delimiter, quote_char) if quote_char else plain_rows(lines, delimiter)
-        rows = peekable((number, cells) for number, cells in read if any(cells))
+        rows = peekable(TableRow(name, delimiter, *row) for row in read if any(row[1]))
         given = {"text_column": self.text_column, "id_column": self.id_column}
         columns = {key: _given(key, column) for key, column in given.items() if column is not None}
-        line, first = rows.peek((1, []))
-        places = {key: find_column(name, line, key, column, first, delimiter) for key, column in columns.items()}
+        first = rows.peek(TableRow(name, delimiter, 1, []))
+        places = {key: first.find(key, column) for key, column in columns.items()}
         if any(isinstance(column, str) for column in columns.values()):
             next(rows)  # the header
-        for line, cells in rows:
-            if max(places.values()) >= len(cells):
-                expected = f"a row with the columns {' and '.join(filter(None, given.values()))}"
-                raise line_error(name, line, expected, show_columns(cells) + delimiter_hint(cells, delimiter))
-            id = cells[places["id_column"]].strip() if self.id_column else None
-            yield Row(id, cells[places["text_column"]], line)
+        for row in rows:
+            if max(places.values()) >= len(row.cells):
+                raise row.error(f"a row with the columns {' and '.join(filter(None, given.values()))}")
+            id = row.cells[places["id_column"]].strip() if self.id_column else None
+            yield Row(id, row.cells[places["text_column"]], row.line)
 
     def _of_objects(self, lines: Iterable[str], name: str) -> Iterator[Row]:
         for number, line in enumerate(lines, 1):
@@ -159,6 +177,28 @@ def plain_rows(lines: Iterable[str], delimiter: Optional[str], max_splits: Optio
             yield number, split_tokens(line)
         else:
             yield number, line.rstrip("\r\n").split(delimiter, max_splits or -1) if line.strip() else []
+
+
+def rows_of_sentences(rows: Iterable[TableRow]) -> Iterator[list[TableRow]]:
+    """Yield the rows of each sentence of a file with a word per line.
+
+    It ends at a blank line, at a row of empty cells and at a line that begins a document. Raises `ConfigurationError`
+    if it has more characters than `LONGEST_SENTENCE`.
+    """
+    block: list[TableRow] = []
+    size = 0
+    for row in chain(rows, [TableRow("", None, 0, [])]):
+        text = "".join(row.cells)
+        # The line that begins a document has spaces between its columns, whatever the delimiter.
+        if not text.strip() or (DOCUMENT in text and DOCUMENT in " ".join(row.cells[:2]).split()[:2]):
+            if block:
+                yield block
+            block, size = [], 0
+            continue
+        block.append(row)
+        size += len(text)
+        if size > LONGEST_SENTENCE:
+            raise row.error("a blank line after each sentence", f"none in {size:,} characters")
 
 
 def find_column(
