@@ -19,8 +19,8 @@ from elmo_plugin.common import installed
 from elmo_plugin.elmo import trained_elmo
 from elmo_plugin.models.spans import TAGS_TO_SPANS, Spans
 from elmo_plugin.text import (
-    LineReader,
     SpacyBlankTokenizer,
+    TextPredictor,
     as_tokens,
     instance_words,
     read_question,
@@ -28,34 +28,15 @@ from elmo_plugin.text import (
 )
 
 
-class TextPredictor(Predictor):
-    """Answer `{"sentence": "raw text"}`, which spaCy's rules tokenize, or `{"tokens": [...]}`, used unchanged."""
+class SpacyPredictor(TextPredictor):
+    """A predictor that splits raw text by spaCy's rules for a language: by default that of the biLM, or English."""
 
     def __init__(self, model: Model, dataset_reader: DatasetReader, language: Optional[str] = None) -> None:
-        super().__init__(model, dataset_reader)
         language = language or language_of(model)
-        self.tokenizer = SpacyBlankTokenizer(language or "en")
-        self._lines = LineReader(language)
-
-    def load_line(self, line: str) -> JsonDict:
-        """Parse a line of JSON. Raises `ConfigurationError` with the number of the line if it is not JSON."""
-        return self._lines.read(line)
-
-    def predict(self, sentence: str) -> JsonDict:
-        """Answer raw text."""
-        return self.predict_json({"sentence": sentence})
-
-    def predict_instance(self, instance: Instance) -> JsonDict:
-        """Answer one instance."""
-        return self.predict_batch_instance([instance])[0]
-
-    def _tokens(self, json_dict: JsonDict) -> list[Token]:
-        """Return the tokens of an input. Raises `ConfigurationError` if it has neither text nor tokens."""
-        question = read_question(json_dict)
-        return self.tokenizer.tokenize(question) if isinstance(question, str) else as_tokens(question)
+        super().__init__(model, dataset_reader, SpacyBlankTokenizer(language or "en"), language)
 
 
-class LabelPredictor(TextPredictor, ABC):
+class LabelPredictor(SpacyPredictor, ABC):
     """Answer with the labels of a model.
 
     What a reader and a model of one's own must do for it stands in docs/extend.md, which the errors about both name.
@@ -216,7 +197,7 @@ class ElmoClassifierPredictor(LabelPredictor):
 
 
 @Predictor.register("elmo_embedder")
-class ElmoEmbedderPredictor(TextPredictor):
+class ElmoEmbedderPredictor(SpacyPredictor):
     """Return the ELMo vectors of any model that contains ELMo, under the keys of the TensorFlow Hub module `elmo/3`.
 
     `word_emb` (T, P) is the token layer, `lstm_outputs1` … (T, D) are the LSTM layers, `elmo` (T, D) is the first mix
@@ -250,10 +231,6 @@ class ElmoEmbedderPredictor(TextPredictor):
             answer |= {f"lstm_outputs{depth}": layer for depth, layer in enumerate(lstm_layers, start=1)}
             answers.append({**answer, "elmo": elmo, "default": elmo.sum(dim=0) / max(len(words), 1)})
         return sanitize(answers)
-
-    def _json_to_instance(self, json_dict: JsonDict) -> Instance:
-        """Build the instance without the dataset reader, which may need more than a text for other models."""
-        return Instance({"tokens": TextField(self._tokens(json_dict))})
 
 
 def _probs(output: JsonDict) -> list[float]:

@@ -10,7 +10,6 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.tqdm import Tqdm
 from allennlp.common.util import JsonDict
 from allennlp.data import DatasetReader, Instance
-from allennlp.data.fields import TextField
 from allennlp.models import Model
 from allennlp.predictors import Predictor
 from allennlp.training.util import evaluate
@@ -21,11 +20,11 @@ from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.loaders import SentenceBatches, TextShardsReader
 from elmo_plugin.pretraining.metrics import perplexity_of
 from elmo_plugin.pretraining.vocabulary import UNKNOWN_ID, WordIds, vocabulary_of
-from elmo_plugin.text import LineReader, as_tokens, by_length, instance_words, read_question, split_tokens
+from elmo_plugin.text import AsciiSpacesTokenizer, TextPredictor, by_length, instance_words
 
 
 @Predictor.register("bilm")
-class BiLMPredictor(Predictor):
+class BiLMPredictor(TextPredictor):
     """Scores `{"tokens": [...]}`, or `{"sentence": "…"}` split at ASCII white space. Both may be empty.
 
     The answer for n tokens has these keys; logarithms are natural and over the full softmax:
@@ -46,19 +45,10 @@ class BiLMPredictor(Predictor):
     """
 
     def __init__(self, model: Model, dataset_reader: DatasetReader) -> None:
-        super().__init__(model, dataset_reader)
+        super().__init__(model, dataset_reader, AsciiSpacesTokenizer(), language_of(model))
         if not isinstance(model, BidirectionalLanguageModel):
             raise ConfigurationError(f"the archive: expected a model of type 'bilm', got {type(model).__name__}")
         self.word_ids = WordIds(model.vocab)
-        self._lines = LineReader(language_of(model))
-
-    def load_line(self, line: str) -> JsonDict:
-        """Parse a line of JSON. Raises `ConfigurationError` with the number of the line if it is not JSON."""
-        return self._lines.read(line)
-
-    def predict_instance(self, instance: Instance) -> JsonDict:
-        """Score one sentence."""
-        return self.predict_batch_instance([instance])[0]
 
     @torch.no_grad()
     def predict_batch_instance(self, instances: list[Instance]) -> list[JsonDict]:
@@ -80,12 +70,6 @@ class BiLMPredictor(Predictor):
             }
             for tokens, flags, forward, backward in zip(sentences, unknown, *log_probs, strict=True)
         ]
-
-    def _json_to_instance(self, json_dict: JsonDict) -> Instance:
-        """Return an instance of the words. Raises `ConfigurationError` if both keys are missing."""
-        question = read_question(json_dict)
-        words = split_tokens(question) if isinstance(question, str) else question
-        return Instance({"tokens": TextField(as_tokens(words))})
 
 
 def load_language_model(bilm: str) -> BidirectionalLanguageModel:

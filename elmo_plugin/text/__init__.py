@@ -43,10 +43,10 @@ from elmo_plugin.text.look import (
 )
 from elmo_plugin.text.predictor_input import (
     LineReader,
+    TextPredictor,
     instance_words,
     read_question,
     token_lists,
-    without_lone_surrogates,
 )
 from elmo_plugin.text.tables import (
     Column,
@@ -73,6 +73,7 @@ from elmo_plugin.text.tokenizer import (
     SpacyBlankTokenizer,
     as_tokens,
     split_tokens,
+    without_lone_surrogates,
 )
 from elmo_plugin.text.training_text import HELDOUT, Prepared, RawText, prepare_text
 
@@ -122,6 +123,7 @@ __all__ = [
     "TableRow",
     "TextColumn",
     "TextFile",
+    "TextPredictor",
     "Use",
     "as_tokens",
     "batch_to_code_points",

@@ -5,11 +5,15 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any, Optional, Union
 
 from allennlp.common.checks import ConfigurationError
-from allennlp.data import Instance
+from allennlp.common.util import JsonDict
+from allennlp.data import DatasetReader, Instance, Token, Tokenizer
 from allennlp.data.fields import TextField
+from allennlp.models import Model
+from allennlp.predictors import Predictor
 
 from elmo_plugin.common import installed, parse_json
 from elmo_plugin.text.languages import LanguageCheck
+from elmo_plugin.text.tokenizer import as_tokens, without_lone_surrogates
 
 
 class LineReader:
@@ -56,6 +60,41 @@ def read_question(question: Any) -> Union[str, list[str]]:
     )
 
 
+class TextPredictor(Predictor):
+    """Answer `{"sentence": "raw text"}`, which a tokenizer splits, or `{"tokens": [...]}`, used unchanged.
+
+    `language` is that of the biLM; see `LanguageCheck`.
+    """
+
+    def __init__(
+        self, model: Model, dataset_reader: DatasetReader, tokenizer: Tokenizer, language: Optional[str]
+    ) -> None:
+        super().__init__(model, dataset_reader)
+        self.tokenizer = tokenizer
+        self._lines = LineReader(language)
+
+    def load_line(self, line: str) -> JsonDict:
+        """Parse a line of JSON. Raises `ConfigurationError` with the number of the line if it is not JSON."""
+        return self._lines.read(line)
+
+    def predict(self, sentence: str) -> JsonDict:
+        """Answer raw text."""
+        return self.predict_json({"sentence": sentence})
+
+    def predict_instance(self, instance: Instance) -> JsonDict:
+        """Answer one instance."""
+        return self.predict_batch_instance([instance])[0]
+
+    def _tokens(self, json_dict: JsonDict) -> list[Token]:
+        """Return the tokens of an input. Raises `ConfigurationError` if it has neither text nor tokens."""
+        question = read_question(json_dict)
+        return self.tokenizer.tokenize(question) if isinstance(question, str) else as_tokens(question)
+
+    def _json_to_instance(self, json_dict: JsonDict) -> Instance:
+        """Build the instance without the dataset reader, which may need more than a text for other models."""
+        return Instance({"tokens": TextField(self._tokens(json_dict))})
+
+
 def instance_words(instance: Instance) -> list[str]:
     """Return the tokens in the field `tokens` of an instance. Raises `ConfigurationError` if it has no such field."""
     field = instance.fields.get("tokens")
@@ -65,11 +104,6 @@ def instance_words(instance: Instance) -> list[str]:
             f"see {installed('docs/extend.md')}"
         )
     return [token.text or "" for token in field.tokens]
-
-
-def without_lone_surrogates(text: str) -> str:
-    """Replace each lone surrogate by U+FFFD: JSON can contain them, but tokenizers cannot read them."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def token_lists(sentences: Any) -> list[list[str]]:

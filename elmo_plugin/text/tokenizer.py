@@ -19,7 +19,6 @@ from allennlp.data.tokenizers import Token, Tokenizer
 
 from elmo_plugin.text.languages import ANY, language_with_rules
 from elmo_plugin.text.line_forms import FINAL_MARKS
-from elmo_plugin.text.predictor_input import without_lone_surrogates
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -30,6 +29,11 @@ OTHER_SPACES = re.compile("[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u20
 TOKEN = re.compile(f"[^{WHITE_SPACE}]+")
 
 logger = logging.getLogger(__name__)
+
+
+def without_lone_surrogates(text: str) -> str:
+    """Replace each lone surrogate by U+FFFD: JSON can contain them, but tokenizers cannot read them."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def split_tokens(line: str) -> list[str]:
