@@ -43,9 +43,9 @@ class KnownLabels:
         self.namespace = namespace
         self.layers = layers
         # A lookup would create a missing namespace, and AllenNLP cannot save an empty one.
-        self._names = vocab.get_index_to_token_vocabulary(namespace) if namespace in vocab.get_namespaces() else {}
-        self.size = len(self._names)
-        if {*self._names.values()} <= {vocab._padding_token, vocab._oov_token}:
+        self.names = vocab.get_index_to_token_vocabulary(namespace) if namespace in vocab.get_namespaces() else {}
+        self.size = len(self.names)
+        if {*self.names.values()} <= {vocab._padding_token, vocab._oov_token}:
             raise ConfigurationError(
                 f"'label_namespace' {namespace!r}: expected labels in the vocabulary, got none (it has the namespaces "
                 f"{sorted(vocab.get_namespaces())})"
@@ -56,7 +56,7 @@ class KnownLabels:
 
     def name(self, index: int) -> str:
         """Return the name of the label with this index."""
-        return self._names.get(index, UNSEEN)
+        return self.names.get(index, UNSEEN)
 
     def known(self, indices: Tensor, training: bool) -> BoolTensor:
         """Return which gold labels the model can predict, in the shape of `indices`, and warn once if it cannot all.

@@ -194,14 +194,13 @@ class ElmoTagger(Model):
         self.label_encoding = label_encoding
         self.verbose_metrics = verbose_metrics
         self.labels = KnownLabels(vocab, label_namespace, ["tag_projection", "crf"])
-        labels = vocab.get_index_to_token_vocabulary(label_namespace)
         if label_encoding is not None:
-            check_label_encoding(label_encoding, labels.values())
-        self.tag_projection = TimeDistributed(nn.Linear(text.get_output_dim(), len(labels)))
-        constraints = allowed_transitions(label_encoding, labels) if label_encoding else None
-        self.crf = ConditionalRandomField(len(labels), constraints) if crf else None  # type: ignore[arg-type]
+            check_label_encoding(label_encoding, self.labels.names.values())
+        self.tag_projection = TimeDistributed(nn.Linear(text.get_output_dim(), self.labels.size))
+        constraints = allowed_transitions(label_encoding, self.labels.names) if label_encoding else None
+        self.crf = ConditionalRandomField(self.labels.size, constraints) if crf else None  # type: ignore[arg-type]
         self.accuracy = BooleanAccuracy()
-        self.span_f1 = SpanF1(labels.values(), label_encoding) if label_encoding or verbose_metrics else None
+        self.span_f1 = SpanF1(self.labels.names.values(), label_encoding) if label_encoding or verbose_metrics else None
         initializer(self)
 
     @classmethod
