@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from allennlp.common.util import pad_sequence_to_length
 from allennlp.data import Token, TokenIndexer, Vocabulary
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmo_plugin.common import at_least
 from elmo_plugin.text.predictor_input import token_lists
@@ -182,6 +181,6 @@ class ManyLangsIndexer(TokenIndexer):
 
     def as_padded_tensor_dict(self, tokens: IndexedTokens, padding_lengths: dict[str, int]) -> dict[str, Tensor]:
         """Return `elmo_tokens` (T, C − 1)."""
-        nothing = [0] * (self.max_characters_per_token - 1)
-        padded = pad_sequence_to_length(tokens["elmo_tokens"], padding_lengths["elmo_tokens"], lambda: nothing)
-        return {"elmo_tokens": torch.tensor(padded, dtype=torch.long).view(-1, len(nothing))}  # (T, C − 1)
+        ids = torch.tensor(tokens["elmo_tokens"], dtype=torch.long).view(-1, self.max_characters_per_token - 1)
+        missing = padding_lengths["elmo_tokens"] - len(ids)
+        return {"elmo_tokens": nn.functional.pad(ids, (0, 0, 0, missing))}  # (T, C − 1)
