@@ -14,9 +14,9 @@ from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 import sentencex
-from allennlp.common.checks import ConfigurationError
 from allennlp.data.tokenizers import Token, Tokenizer
 
+from elmo_plugin.common import named_errors
 from elmo_plugin.text.languages import ANY, language_with_rules
 from elmo_plugin.text.line_forms import FINAL_MARKS
 
@@ -105,12 +105,10 @@ class SpacyBlankTokenizer(Tokenizer):
 
     def __init__(self, language: str = "en") -> None:
         self._language = language_with_rules(language)
-        try:
+        with named_errors(
+            f"'language': expected a language that spaCy can tokenize, got {language!r}", ImportError, AttributeError
+        ):
             _rules(self._language)
-        except (ImportError, AttributeError) as error:
-            raise ConfigurationError(
-                f"'language': expected a language that spaCy can tokenize, got {language!r}: {error}"
-            ) from error
 
     @property
     def stop_words(self) -> set[str]:
