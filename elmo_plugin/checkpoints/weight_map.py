@@ -166,9 +166,8 @@ def empty_bilm(options: BiLMOptions, stored: Iterable[str], name: str, kernel: s
 
     Raises `ConfigurationError`, which calls the file `name`, if there is no such biLM.
     """
-    with without_memory():
-        with named_errors(name, ConfigurationError):
-            bilm = BiLM(options, kernel, source)
+    with without_memory(), named_errors(name, ConfigurationError):
+        bilm = BiLM(options, kernel, source)
         if any(map(WARM_STATE.search, stored)):
             bilm.warm_state = bilm.zero_state(1, bilm.weight)
     return bilm
