@@ -1,6 +1,6 @@
 """What every package uses: config keys, JSON, labels, atomic writes, stop signals, equal settings, empty modules."""
 
-from elmo_plugin.common.atomic_write import LOCK, atomic_file, atomic_folder, lock_folder
+from elmo_plugin.common.atomic_write import LOCK, NotWritten, atomic_file, atomic_folder, lock_folder
 from elmo_plugin.common.config_keys import (
     MOST,
     Kind,
@@ -28,6 +28,7 @@ __all__ = [
     "LOCK",
     "MOST",
     "Kind",
+    "NotWritten",
     "Stopped",
     "at_least",
     "atomic_file",

@@ -24,13 +24,17 @@ TEMPORARY = re.compile(r".*\.[0-9a-f]{12}\.partial")
 """The names of temporary files and folders."""
 
 
+class NotWritten(ConfigurationError):
+    """A file or folder that cannot be written, for example because the disk is full. Its cause is an `OSError`."""
+
+
 @contextmanager
 def atomic_file(target: Path, temporary: Optional[Path] = None) -> Iterator[Path]:
     """Give a temporary path to write to; at the end it is flushed to the disk and renamed to `target`.
 
     The temporary file is a new one beside `target`, or else `temporary`, which no other process may write. It is
-    removed after an error. Missing folders are created. Raises `ConfigurationError` that names `target` if the file
-    cannot be written, for example because the disk is full.
+    removed after an error. Missing folders are created. Raises `NotWritten` that names `target` if the file cannot be
+    written, for example because the disk is full.
 
     A link stays, and the file that it names gets the content. A pipe or a device is written to as it is.
     """
@@ -59,8 +63,8 @@ def atomic_folder(target: Path, last: str) -> Iterator[Path]:
     never leaves a mix of old and new files that looks complete. If `target` already holds the same files, they are left
     alone. Of two processes, one moves its files after the other.
 
-    `target` is created if it does not exist; the temporary folder is a new one inside it. Raises `ConfigurationError`
-    that names `target` if the files cannot be written, for example because the disk is full.
+    `target` is created if it does not exist; the temporary folder is a new one inside it. Raises `NotWritten` that
+    names `target` if the files cannot be written, for example because the disk is full.
     """
     with _named_errors(target):
         target.mkdir(parents=True, exist_ok=True)
@@ -144,7 +148,7 @@ def _flush(path: Path) -> None:
 
 @contextmanager
 def _named_errors(target: Path) -> Iterator[None]:
-    """Turn an `OSError`, or a `RuntimeError` of `torch.save` that it caused, into a `ConfigurationError`."""
+    """Turn an `OSError`, or a `RuntimeError` of `torch.save` that it caused, into `NotWritten`."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -153,4 +157,4 @@ def _named_errors(target: Path) -> Iterator[None]:
             cause = cause.__context__
         if cause is None:
             raise
-        raise ConfigurationError(f"'{target}' cannot be written: {cause}") from error
+        raise NotWritten(f"'{target}' cannot be written: {cause}") from cause

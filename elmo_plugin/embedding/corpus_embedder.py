@@ -38,7 +38,7 @@ from allennlp.common.checks import ConfigurationError
 from more_itertools import peekable
 from torch import multiprocessing
 
-from elmo_plugin.common import LOCK, atomic_file, check_made_with, lock_folder
+from elmo_plugin.common import LOCK, NotWritten, atomic_file, check_made_with, lock_folder
 from elmo_plugin.embedding import corpus as corpora
 from elmo_plugin.embedding.corpus import Corpus, Window
 from elmo_plugin.embedding.embedder import Embedder, mean
@@ -131,7 +131,7 @@ class CorpusEmbedder:
         run = json.loads(json.dumps(run))  # to compare it with what is read from a file, where tuples are lists
         folder = target.with_name(f"{target.name}{PART}")
         finished: Counter[str] = Counter()
-        with _part_folder(folder, run), _resumable(folder):
+        with _resumable(folder), _part_folder(folder, run):
             with closing(self._parts(corpus, folder, file, run, processes, finished)) as paths:
                 parts = peekable(paths)
                 parts.peek()  # starts the processes, which would inherit what `join` opens
@@ -176,7 +176,7 @@ class CorpusEmbedder:
             bar.total = round(some["tokens"] / some["sentences"] * sentences) if sentences else None
 
         most = processes or (torch.get_num_threads() if self._embedder.device.type == "cpu" else 1)
-        with _kept_apart(), Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True) as bar:
+        with Tqdm.tqdm(desc="embedding", unit=" tokens", unit_scale=True) as bar:
             tasks = peekable(missing())
             first = tasks[:most]  # so that no process is started that would have nothing to do
             # Here, so that only one process says what language the text is in.
@@ -242,9 +242,8 @@ def _part_folder(folder: Path, run: Mapping[str, Any]) -> Iterator[None]:
     a folder with other content. At the end the folder is removed if it has no parts.
     """
     path = folder / RUN
-    with _resumable(folder):
-        folder.mkdir(exist_ok=True)
-        others = {file.name for file in folder.iterdir() if file.suffix != PARTIAL} - {JOINING, LOCK}
+    folder.mkdir(exist_ok=True)
+    others = {file.name for file in folder.iterdir() if file.suffix != PARTIAL} - {JOINING, LOCK}
     if others and not path.exists():
         raise ConfigurationError(f"'{folder}': expected the folder of an unfinished output, got other files")
     lock = lock_folder(folder)
@@ -286,29 +285,19 @@ def _part_names(folder: Path) -> list[str]:
 
 
 @contextmanager
-def _kept_apart() -> Iterator[None]:
-    """Remove the cause from an error of the text or of a part, so that it does not become one of the output."""
-    try:
-        yield
-    except ConfigurationError as error:
-        raise error from None
-
-
-@contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
     """Turn a disk error into a `ConfigurationError` that names the output and says how to resume the run."""
     try:
         yield
-    except (ConfigurationError, OSError) as error:
-        cause = error if isinstance(error, OSError) else error.__cause__
-        if not isinstance(cause, OSError):
-            raise
+    except (NotWritten, OSError) as error:
         left = (
             f"finished parts stay in '{folder}', and the same command resumes the run"
             if _part_names(folder)
             else "no part is finished, so the same command begins again"
         )
-        raise ConfigurationError(f"'{str(folder).removesuffix(PART)}' cannot be written: {cause}; {left}") from error
+        raise ConfigurationError(
+            f"'{str(folder).removesuffix(PART)}' cannot be written: {error.__cause__ or error}; {left}"
+        ) from error
 
 
 def unordered(
