@@ -113,20 +113,16 @@ def token_lists(sentences: Any) -> list[list[str]]:
     """
     if not isinstance(sentences, Iterable) or isinstance(sentences, str | bytes | Mapping):
         raise ConfigurationError(
-            f"expected a list of tokenized sentences, such as [['Two', 'words'], ['One']], got {_shortened(sentences)}"
+            f"expected a list of tokenized sentences, such as [['Two', 'words'], ['One']], got {sentences!r:.100}"
         )
     lists = []
     for index, sentence in enumerate(sentences):
         expected = f"sentence {index}: expected a list of tokens, such as ['Two', 'words'], got"
         if not isinstance(sentence, Iterable) or isinstance(sentence, str | bytes | Mapping | Set):
-            raise ConfigurationError(f"{expected} {_shortened(sentence)}")
+            raise ConfigurationError(f"{expected} {sentence!r:.100}")
         tokens = list(sentence)
         for token in tokens:
             if not isinstance(token, str):
-                raise ConfigurationError(f"{expected} {_shortened(token)} ({type(token).__name__}) in it")
+                raise ConfigurationError(f"{expected} {token!r:.100} ({type(token).__name__}) in it")
         lists.append(tokens)
     return lists
-
-
-def _shortened(value: object) -> str:
-    return f"the string {value[:100]!r}" if isinstance(value, str) else repr(value)[:100]

@@ -97,7 +97,7 @@ def test_masked_tokens_stay_masked_and_the_input_does_not_change(width: int) -> 
     ],
 )
 def test_anything_but_lists_of_tokens_is_an_error_with_an_example(sentences: Any, got: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"expected a list of .*'Two', 'words'\].*, got (the string )?{got}"):
+    with pytest.raises(ConfigurationError, match=rf"expected a list of .*'Two', 'words'\].*, got {got}"):
         batch_to_ids(sentences)
 
 
