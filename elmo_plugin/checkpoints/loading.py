@@ -44,7 +44,7 @@ from elmo_plugin.checkpoints.files import (
 from elmo_plugin.checkpoints.native import SUFFIX, Native
 from elmo_plugin.checkpoints.vocabulary import with_task_vocabulary
 from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows
-from elmo_plugin.common import check_value, named_errors, printable
+from elmo_plugin.common import check_value, named_errors, printable, some_of
 from elmo_plugin.compat import Function, replaces
 
 _PUBLISHED = (
@@ -319,7 +319,7 @@ def _format_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
     if len(found) == 1 or (found and found[0][1] == path):
         return found[0]
     if found:
-        inside = ", ".join(place.name for _, place in found[:MOST_NAMES])
+        inside = some_of([place.name for _, place in found], MOST_NAMES)
         raise ConfigurationError(f"'{name}': expected one folder with a biLM, got {inside}; name one of them")
     available = sorted(CheckpointFormat.list_available())
     looked_for = ", ".join(f"{CheckpointFormat.resolve_class_name(form)[0].looks_for} ({form})" for form in available)
@@ -327,8 +327,7 @@ def _format_in(path: Path, name: str) -> tuple[CheckpointFormat, Path]:
     kind = FileKind.TORCH if name.endswith(STATE_DICTS) else file_kind(path)
     got = kind.value
     if kind is FileKind.FOLDER:
-        more = " …" if len(names) > MOST_NAMES else ""
-        got = f"a folder with {', '.join(names[:MOST_NAMES]) or 'nothing in it'}{more}"
+        got = f"a folder with {some_of(names, MOST_NAMES) or 'nothing in it'}"
     for pattern, advice in OF_FOLDERS.items():
         if any(re.search(pattern, inner) for inner in names):
             got = advice.format(name)

@@ -7,7 +7,7 @@ from allennlp.data import Instance
 from allennlp.data.fields import LabelField, MultiLabelField, SequenceLabelField
 
 NAMED = 5
-"""The number of labels that a message names."""
+"""The number of labels or files that a message names."""
 
 
 def labels_of(instance: Instance) -> Iterator[tuple[str, list[str]]]:
@@ -32,6 +32,6 @@ def labels_not_in_train(
             )
 
 
-def some_of(names: list[str]) -> str:
+def some_of(names: list[str], most: int = NAMED) -> str:
     """Return the first of many names, separated by commas."""
-    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
