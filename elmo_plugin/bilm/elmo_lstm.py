@@ -35,6 +35,7 @@ TOKENS_PER_BLOCK_ON_GPU = 320
 """
 
 
+@Seq2SeqEncoder.register("elmo_lstm", constructor="from_config")
 class ElmoLstm(Seq2SeqEncoder):
     """The biLM's stacked bidirectional LSTM with projections, clips and residual connections (ELMo §3.1, §3.4).
 
@@ -319,6 +320,3 @@ class ProjectedLstm(nn.Module):
     def forward(self) -> LstmWeights:
         """Return the weights in the form that kernels take."""
         return LstmWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_hr)
-
-
-Seq2SeqEncoder.register("elmo_lstm", constructor="from_config")(ElmoLstm)

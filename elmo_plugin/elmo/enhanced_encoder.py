@@ -15,6 +15,7 @@ from elmo_plugin.common import at_least, probability
 from elmo_plugin.elmo.mixes import LayerMix, ScalarMix, build_mix
 
 
+@Seq2SeqEncoder.register("elmo_enhanced", constructor="from_config")
 class ElmoEnhancedEncoder(Seq2SeqEncoder):
     """Wraps a task RNN: it takes `[layers; x]`, runs the RNN on `[x; ELMo_in]`, and returns `[h; ELMo_out]`.
 
@@ -163,6 +164,3 @@ class ElmoEnhancedEncoder(Seq2SeqEncoder):
                 "vectors; AllenNLP's embedder 'basic' concatenates in the sorted order of its keys"
             )
         self._has_checked_layers = bool(one.any())
-
-
-Seq2SeqEncoder.register("elmo_enhanced", constructor="from_config")(ElmoEnhancedEncoder)

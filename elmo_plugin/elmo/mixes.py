@@ -106,6 +106,7 @@ class ConcatenateMix(LayerMix):
         return layers.permute(1, 2, 0, 3).flatten(2)
 
 
+@LayerMix.register("frozen_random", constructor="frozen_random")
 @LayerMix.register("scalar")
 class ScalarMix(LayerMix):
     """γ Σₗ softmax(w)ₗ hₗ (ELMo §3.2, equation 1).
@@ -200,9 +201,6 @@ def _normalize(layers: Tensor, mask: Tensor) -> Tensor:
     centered = (layers - mean) * present  # (L, B, T, D)
     variance = centered.square().sum(dim=(2, 3), keepdim=True) / count  # (L, B, 1, 1)
     return (centered / (variance + torch.finfo(layers.dtype).tiny).sqrt()).to(dtype)
-
-
-LayerMix.register("frozen_random", constructor="frozen_random")(ScalarMix)
 
 
 @LayerMix.register("learned_function")
