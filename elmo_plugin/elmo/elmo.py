@@ -445,8 +445,7 @@ def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
     mix = ScalarMix(
         sizes.num_layers, sizes.layer_dim, saved.scalar_parameters, trainable=False, do_layer_norm=saved.do_layer_norm
     )
-    with torch.no_grad():
-        mix.gamma.fill_(saved.gamma)
+    mix.gamma.fill_(saved.gamma)
     return Elmo.from_parts(bilm, [mix], dropout=0.0)
 
 
