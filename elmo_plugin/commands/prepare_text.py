@@ -89,5 +89,5 @@ def run(args: argparse.Namespace) -> None:
     else:
         written = f"{prepared.n_training:,} sentences to train on, {prepared.n_heldout:,} held out"
         then = f"export LM_TRAIN='{target}/train-*'" + f" LM_HELDOUT={target / HELDOUT}" * bool(args.heldout)
-        then += "; elmo-plugin train small_text -s runs/bilm    # from 1 M words on: bilm_tiny, bilm_small"
+        then += "; elmo-plugin train small_text -s runs/bilm    # from 5 M words on: bilm_tiny, bilm_small"
     say_written(target, written, then)
