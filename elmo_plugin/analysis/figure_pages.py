@@ -7,7 +7,7 @@ import re
 import shlex
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from math import ceil
 from pathlib import Path
@@ -113,16 +113,17 @@ def write_report_page(
     full = frame[frame["share"] == frame.groupby("task")["share"].transform("max")]
     sections = [
         _scores(full),
-        *_training_set_size(frame),
-        *_label_scores(full),
-        *_layer_weights(full),
+        _training_set_size(frame),
+        _label_scores(full),
+        _layer_weights(full),
         _learning_curves(full),
-        *_perplexities(full),
+        _perplexities(full),
         _all_runs(frame, uncounted),
     ]
+    with_data = [section for section in sections if section.figures or any(map(len, section.tables))]
     command = shlex.join(["elmo-plugin", "report-elmo", *map(str, paths), "--output", "FOLDER"])
     head = f"Finished runs: {len(runs)}. Written by: {command}"
-    return write_page(output, "report", "Report on finished runs", head, sections)
+    return write_page(output, "report", "Report on finished runs", head, with_data)
 
 
 def mean_and_deviation(scores: Series) -> str:
@@ -135,10 +136,9 @@ def mean_and_deviation(scores: Series) -> str:
     return f"{scores.mean():.2f}{deviation} ({len(scores)})"
 
 
-def _pivot(rows: DataFrame, index: Sequence[str], columns: str, values: str) -> DataFrame:
+def _pivot(rows: DataFrame, index: list[str], columns: str, values: str) -> DataFrame:
     """Return the mean and the deviation of `values` for each row of `index` and each value of `columns`."""
-    cells = rows.groupby([*index, columns])[values].apply(mean_and_deviation)
-    return cells.unstack(columns).rename_axis(columns=None).reset_index()
+    return rows.pivot_table(values, index, columns, mean_and_deviation).rename_axis(columns=None).reset_index()
 
 
 def _scores(full: DataFrame) -> Section:
@@ -169,7 +169,7 @@ def _scores(full: DataFrame) -> Section:
     )
 
 
-def _training_set_size(frame: DataFrame) -> Iterator[Section]:
+def _training_set_size(frame: DataFrame) -> Section:
     frame = frame[frame.groupby(["task", "variant"])["share"].transform("nunique") > 1]
     figures = {}
     for task, rows in frame.groupby("task"):
@@ -192,44 +192,43 @@ def _training_set_size(frame: DataFrame) -> Iterator[Section]:
         axis.xaxis.set_minor_locator(NullLocator())
         add_legend(figure, axis)
         figures[f"Score by training-set size, {task}"] = figure
-    if figures:
-        pivot = _pivot(frame, ["task", "variant"], "share", "score")
-        percent = {share: f"{share:g} %" for share in set(frame["share"])}
-        yield Section(
-            "Score by training-set size",
-            "The score of each variant by the share of the training data, as in figure 1 of the ELMo paper.",
-            [pivot.rename(columns=percent)],
-            figures,
-        )
+    percent = {share: f"{share:g} %" for share in set(frame["share"])}
+    return Section(
+        "Score by training-set size",
+        "The score of each variant by the share of the training data, as in figure 1 of the ELMo paper.",
+        [_pivot(frame, ["task", "variant"], "share", "score").rename(columns=percent)],
+        figures,
+    )
 
 
-def _label_scores(full: DataFrame) -> Iterator[Section]:
+def _label_scores(full: DataFrame) -> Section:
     rows = DataFrame(
         [
-            {"task": run.task, "variant": run.variant, "label": found[1], "F1": 100 * score}
+            (run.task, run.variant, found[1], 100 * score)
             for run in full.itertuples()
             for key, score in run.metrics.items()
             if (found := LABEL_F1.fullmatch(key))
-        ]
+        ],
+        columns=["task", "variant", "label", "F1"],
     )
-    if len(rows):
-        yield Section(
-            "Scores of labels",
-            "The F1 of each label on the validation data, in percent, of models with verbose metrics.",
-            [_pivot(rows, ["task", "label"], "variant", "F1")],
-        )
+    return Section(
+        "Scores of labels",
+        "The F1 of each label on the validation data, in percent, of models with verbose metrics.",
+        [_pivot(rows, ["task", "label"], "variant", "F1")],
+    )
 
 
-def _layer_weights(full: DataFrame) -> Iterator[Section]:
-    learned = [
-        {"task": run.task, "data": run.data, "variant": run.variant, "at": place, "part": part, "value": value}
-        for run in full.itertuples()
-        for place, mix in run.mixes.items()
-        for part, value in [*((f"layer {i}", weight) for i, weight in enumerate(mix.weights)), ("γ", mix.gamma)]
-    ]
-    if not learned:
-        return
-    rows, figures = DataFrame(learned), {}
+def _layer_weights(full: DataFrame) -> Section:
+    rows = DataFrame(
+        [
+            (run.task, run.data, run.variant, place, part, value)
+            for run in full.itertuples()
+            for place, mix in run.mixes.items()
+            for part, value in [*((f"layer {i}", weight) for i, weight in enumerate(mix.weights)), ("γ", mix.gamma)]
+        ],
+        columns=["task", "data", "variant", "at", "part", "value"],
+    )
+    figures = {}
     for task, group in rows[rows["part"] != "γ"].groupby("task"):
         weights = group.groupby(["variant", "at", "part"])["value"].mean().unstack("part")
         figure, (axis,) = panels(1.1 + 0.35 * len(weights))
@@ -247,7 +246,7 @@ def _layer_weights(full: DataFrame) -> Iterator[Section]:
         axis.invert_yaxis()
         add_legend(figure, axis)
         figures[f"Layer weights, {task}"] = figure
-    yield Section(
+    return Section(
         "Layer weights",
         "The weight of each layer of the biLM at the input and the output of the task RNN: softmax(w), which sums to "
         "1, as in figure 2 of the ELMo paper. Layer 0 is the token vector, which does not depend on context. γ scales "
@@ -286,7 +285,7 @@ def _learning_curves(full: DataFrame) -> Section:
     return Section("Learning curves", "The score after each epoch, one line per seed.", [], figures)
 
 
-def _perplexities(full: DataFrame) -> Iterator[Section]:
+def _perplexities(full: DataFrame) -> Section:
     columns = {
         "forward": "forward_perplexity",
         "backward": "backward_perplexity",
@@ -299,13 +298,12 @@ def _perplexities(full: DataFrame) -> Iterator[Section]:
         for run in full.itertuples()
         if "best_validation_forward_perplexity" in run.metrics
     ]
-    if rows:
-        yield Section(
-            "Pretraining",
-            "The perplexity of each direction of a biLM on the validation text at the best epoch, over the full "
-            "softmax. Compare only runs with the same vocabulary and the same text.",
-            [DataFrame(rows).round(4)],
-        )
+    return Section(
+        "Pretraining",
+        "The perplexity of each direction of a biLM on the validation text at the best epoch, over the full softmax. "
+        "Compare only runs with the same vocabulary and the same text.",
+        [DataFrame(rows).round(4)],
+    )
 
 
 def _all_runs(frame: DataFrame, uncounted: Sequence[Uncounted]) -> Section:
