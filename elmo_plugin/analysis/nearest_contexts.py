@@ -136,16 +136,14 @@ def search_texts(
 
     # Parameters
 
-    embedder : an embedder that returns all layers
+    embedder : an embedder of any mix: the search compares the layers of its biLM
     corpora : the texts to search, by the names that neighbours get
     queries : the words to find neighbours of
     how : the layer and the limits of the search
 
-    Raises `ConfigurationError` if the embedder returns one mix of the layers or lacks the layer, and if a text is empty
-    or cannot be read.
+    Raises `ConfigurationError` if the biLM lacks the layer, and if a text is empty or cannot be read.
     """
-    if len(embedder.shape) != 3:
-        raise ConfigurationError("the embedder returns one mix of the layers: load it with the mix 'all'")
+    embedder = embedder.with_mix("all")
     if not 0 <= how.layer < embedder.shape[0]:
         raise ConfigurationError(f"'layer': expected 0 (the token layer) to {embedder.shape[0] - 1}, got {how.layer}")
     vectors = embedder.embed([query.tokens for query in queries])  # (L, T, D) each

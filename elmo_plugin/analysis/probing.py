@@ -145,9 +145,8 @@ def conflate(sentences: Iterable[list[str]], pairs: Iterable[tuple[str, str]]) -
 
 
 def probe(embedder: Embedder, task: ProbingTask) -> Accuracies:
-    """Train and evaluate each layer by itself. Raises `ConfigurationError` unless the embedder returns all layers."""
-    if len(embedder.shape) != 3:
-        raise ConfigurationError("the embedder returns one mix of the layers: load it with the mix 'all'")
+    """Train and evaluate each layer of an embedder's biLM by itself, whatever its mix."""
+    embedder = embedder.with_mix("all")
     train = embed_examples(embedder, task.train, task.word_form)
     dev = embed_examples(embedder, task.dev, task.word_form)
     layers = Tqdm.tqdm(range(embedder.shape[0]), desc="training", unit=" layers")
