@@ -111,14 +111,10 @@ def find_query(sentence: str, word: str) -> Query:
     """
     tokens = split_tokens(sentence)
     numbered = {f"{token}:{tokens[:index].count(token) + 1}": index for index, token in enumerate(tokens)}
-    choices = [name for name, index in numbered.items() if tokens[index] == word]
-    if len(choices) > 1:
-        raise ConfigurationError(
-            f"'word': {sentence!r} contains {word!r} {len(choices)} times: choose {', '.join(choices)}"
-        )
-    if not choices and word not in numbered:
-        raise ConfigurationError(f"'word': expected one of the tokens {tokens}, got {word!r}")
-    return Query(tokens, numbered[choices[0] if choices else word])
+    found = [name for name, index in numbered.items() if word in (name, tokens[index])]
+    if len(found) != 1:
+        raise ConfigurationError(f"'word': expected one of {', '.join(found or tokens)} in {sentence!r}, got {word!r}")
+    return Query(tokens, numbered[found[0]])
 
 
 def search(embedder: Embedder, corpus: Corpus, queries: Sequence[Query], how: Search, text: str = "") -> list[Found]:
