@@ -3,7 +3,7 @@
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -251,13 +251,11 @@ def _windows(corpus: Corpus, sentences: Optional[int]) -> Iterator[list[tuple[in
     """
     is_empty = True
     with Tqdm.tqdm(desc="reading", unit=" lines", unit_scale=True, total=sentences) as bar:
-        for window in corpus.windows():
+        for window in takewhile(lambda window: sentences is None or window.start < sentences, corpus.windows()):
             within = window.sentences[: None if sentences is None else sentences - window.start]
             is_empty = is_empty and not any(sentence.tokens for sentence in within)
             yield [(line, sentence.tokens) for line, sentence in enumerate(within, window.start + 1)]
             bar.update(len(within))
             bar.total = sentences or corpus.estimated_sentences()
-            if window.start + len(within) == sentences:
-                break
     if is_empty:
         raise ConfigurationError("the text to search: expected one tokenized sentence per line, got no token")

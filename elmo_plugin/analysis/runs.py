@@ -4,7 +4,6 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -45,8 +44,7 @@ class LearnedMix(NamedTuple):
     gamma: float
 
 
-@dataclass
-class Run:
+class Run(NamedTuple):
     """A finished run, as a row of the report. Runs that differ only in the seed are repetitions.
 
     # Parameters
@@ -235,8 +233,7 @@ def learned_mixes(weights: Mapping[str, Tensor], model: Mapping[str, Any]) -> di
             # The mixes of our models are in the order of `elmo_at`. Other models have ELMo at the input.
             ours = [place for place in PLACES if place in model.get("elmo_at", PLACES)]
             place = mix["place"] or (ours[int(mix["number"])] if mix["where"].startswith("text.") else "input")
-            gamma = float(weights[f"{mix['name']}.gamma"])
             found[mix["name"] if place in found else place] = LearnedMix(
-                parameters.float().softmax(dim=0).tolist(), gamma
+                parameters.float().softmax(dim=0).tolist(), float(weights[f"{mix['name']}.gamma"])
             )
     return found
