@@ -1,13 +1,10 @@
 """Run the web application until a signal stops it."""
 
 import asyncio
-import errno
 import gc
-import logging
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import h11
@@ -15,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from elmo_plugin.common import on_stop_signal, stop
+from elmo_plugin.common import named_errors, on_stop_signal, stop
 from elmo_plugin.serving.app import make_app
 from elmo_plugin.serving.limits import Limits
 from elmo_plugin.serving.model import ServedModel
@@ -88,6 +85,7 @@ def uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
         http=TimedProtocol,
         ws="none",
         log_config=None,
+        log_level="warning",
         access_log=False,  # the application writes a line for each request, without the sentences in its address
         timeout_keep_alive=limits.seconds,
         timeout_graceful_shutdown=limits.seconds,
@@ -108,29 +106,20 @@ def serve(
     and there are no further ones.
 
     Requests in progress are answered first, unless there is a second Ctrl-C. Ends with `Stopped`, whose exit code is
-    143 or 130. Raises `OSError` for an address that is in use or of another machine, and the errors of `load`.
+    143 or 130. Raises `ConfigurationError` for an address that is in use or of another machine, and the errors of
+    `load`.
     """
     literal = f"[{host}]" if ":" in host else host
     is_for_all = host in ("0.0.0.0", "::") and not names
     hosts = None if is_for_all else frozenset(("localhost", "127.0.0.1", "[::1]", literal, *names))
+    wanted = f"{literal}:{port}: expected an address of this machine that is free, see --host and --port"
     with on_stop_signal(stop), socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
-        with _naming(f"{literal}:{port}"):
+        with named_errors(wanted, OSError):
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, port))
         app = make_app(load(), limits, hosts)
-        logging.getLogger("uvicorn").setLevel(logging.WARNING)
-        with _naming(f"{literal}:{port}"):
+        with named_errors(wanted, OSError):
             listener.listen()  # now, so that a client may connect as soon as the address is printed
         print(f"http://{literal}:{listener.getsockname()[1]}/  (Ctrl-C stops the server)", file=sys.stderr, flush=True)
         gc.freeze()  # or Python looks through the million objects of all libraries in some requests, which takes 0.2 s
         uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[listener])
-
-
-@contextmanager
-def _naming(address: str) -> Iterator[None]:
-    """Raise an `OSError` that names the address instead of one that does not."""
-    try:
-        yield
-    except OSError as error:
-        hint = "; choose another port with --port" if error.errno == errno.EADDRINUSE else ""
-        raise OSError(f"{address}: {error.strerror}{hint}") from error
