@@ -1,4 +1,4 @@
-"""The web application: the JSON API and the page."""
+"""The web application: the JSON API, the page, and what a monitoring system reads."""
 
 import json
 from collections.abc import Sequence
@@ -9,13 +9,21 @@ import numpy as np
 from allennlp.common.checks import ConfigurationError
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from elmo_plugin.serving.limits import Guard, Limits, at_most, error_answer
-from elmo_plugin.serving.metrics import add_metrics
 from elmo_plugin.serving.model import ModelThread, ServedModel, Task, Text
 from elmo_plugin.serving.page import MOST_CHARACTERS, html_answer, pieces, word_rows
 
@@ -151,12 +159,13 @@ def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optiona
             Exception: _failed,
         },
     )
-    if model.label_task is not None:
-        app.post(f"/{model.label_task}")(endpoints.label)
-    if model.language_model is not None:
-        app.post("/log-probabilities")(endpoints.log_probabilities)
-    if model.embedders:
-        app.post("/embed")(endpoints.embed)
+    for part, path, endpoint in (
+        (model.predictor, f"/{model.label_task}", endpoints.label),
+        (model.language_model, "/log-probabilities", endpoints.log_probabilities),
+        (model.embedders, "/embed", endpoints.embed),
+    ):
+        if part:
+            app.post(path)(endpoint)
     app.get("/model")(endpoints.what_is_served)
     app.get("/health")(endpoints.health)
     app.get("/ready")(endpoints.ready)
@@ -165,6 +174,29 @@ def make_app(model: ServedModel, limits: Optional[Limits] = None, hosts: Optiona
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*hosts] if hosts else ["*"], www_redirect=False)
     app.add_middleware(Guard, limits=limits)
     return app
+
+
+def add_metrics(app: FastAPI) -> None:
+    """Count the requests that `app.state.observe` is told about, and add the route `/metrics` for Prometheus."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)  # memory, processor time and open files
+    requests = Counter("elmo_requests", "Requests, by path and status", ["path", "status"], registry=registry)
+    seconds = Histogram("elmo_request_seconds", "Seconds until a request was answered", ["path"], registry=registry)
+    Gauge("elmo_requests_in_progress", "Requests that are waiting or being answered", registry=registry).set_function(
+        lambda: app.state.in_progress
+    )
+
+    def observe(path: str, status: int, duration: float) -> None:
+        known = path if path == "/" or path in app.openapi()["paths"] else "other"  # a client may invent any number
+        requests.labels(known, status).inc()
+        seconds.labels(known).observe(duration)
+
+    app.state.in_progress, app.state.observe = 0, observe
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Return counts and durations of requests, and the memory of the process, in Prometheus' text format."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def _encode(answers: Sequence[Any]) -> list[str]:

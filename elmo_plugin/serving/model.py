@@ -65,17 +65,18 @@ class ServedModel:
 
     def label(self, texts: Sequence[Text]) -> list[JsonDict]:
         """Return the predictor's answers: tags or labels."""
-        assert self.predictor is not None
         questions = [{"sentence" if isinstance(each, str) else "tokens": each} for each in texts]
         return _in_batches(self.predictor, questions, self.read(texts))
 
     def log_probabilities(self, sentences: Sequence[list[str]]) -> list[JsonDict]:
         """Return the answers of the predictor `bilm`: the log probability of each word."""
-        assert self.language_model is not None
         return _in_batches(self.language_model, [{"tokens": words} for words in sentences], sentences)
 
 
-def _in_batches(predictor: Predictor, questions: list[JsonDict], sentences: Sequence[list[str]]) -> list[JsonDict]:
+def _in_batches(
+    predictor: Optional[Predictor], questions: list[JsonDict], sentences: Sequence[list[str]]
+) -> list[JsonDict]:
+    assert predictor is not None  # what a model lacks has no path
     answers = dict(text.by_length(predictor.predict_batch_json, questions, list(map(len, sentences))))
     return [answers[index] for index in range(len(sentences))]
 
