@@ -78,8 +78,7 @@ def write_page(output: Path, name: str, title: str, head: str, sections: Sequenc
                 title=title, head=head, sections=sections, svgs=svgs
             )
             (partial / f"{name}.{ending}").write_text(page.rstrip() + "\n", encoding="utf-8")
-        names = sorted(path.name for path in partial.iterdir())
-    return [output / name for name in names]
+        return [output / path.name for path in sorted(partial.iterdir())]
 
 
 def _markdown(frame: DataFrame) -> str:

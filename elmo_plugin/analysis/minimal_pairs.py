@@ -62,8 +62,7 @@ def read_pairs(path: Path, tokenizer: Tokenizer, key: str) -> list[MinimalPair]:
                 f"'sentence_bad', got {line.strip()[:100]}"
             ) from error
         good, bad = ([token.ensure_text() for token in tokenizer.tokenize(text)] for text in texts)
-        phenomenon = row.get(key)
-        pairs.append(MinimalPair(good, bad, "" if phenomenon is None else str(phenomenon), row))
+        pairs.append(MinimalPair(good, bad, "" if row.get(key) is None else str(row[key]), row))
     if not pairs:
         raise ConfigurationError(f"{path}: expected pairs of sentences, got none")
     return pairs
