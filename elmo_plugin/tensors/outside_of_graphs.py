@@ -16,8 +16,7 @@ def outside_of_graphs(function: Function) -> Function:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if "torch._dynamo" not in sys.modules:
-            return function(*args, **kwargs)
-        return outside()(*args, **kwargs)
+        run = outside() if "torch._dynamo" in sys.modules else function
+        return run(*args, **kwargs)
 
     return cast(Function, call)

@@ -25,7 +25,6 @@ class Versions:
     """Whether no tensor is trained, nor was made in inference mode, where PyTorch counts no writes."""
 
     def __init__(self, tensors: Iterable[Optional[Tensor]], *settings: Any) -> None:
-        self._storages: list[Any] = []
         self._versions: list[Any] = [*settings]
         for tensor in tensors:
             if tensor is None:
@@ -33,12 +32,12 @@ class Versions:
             if tensor.requires_grad or tensor.is_inference():
                 self.is_frozen = False
             if isinstance(tensor, Int8Weight):  # every write quantizes it again
-                self._storages.append(tensor.quantized)
-                self._versions.append(id(tensor.quantized))
+                self._versions.append((id(tensor.quantized), tensor.quantized))  # of which only the id is compared
             else:
-                self._storages.append(tensor.untyped_storage())
                 writes = 0 if tensor.is_inference() else tensor._version
-                self._versions.append((tensor.data_ptr(), writes, tensor.dtype, tensor.device, tensor.shape))
+                self._versions.append(
+                    (tensor.untyped_storage(), tensor.data_ptr(), writes, tensor.dtype, tensor.device, tensor.shape)
+                )
 
     def __eq__(self, other: object) -> bool:
         """Return whether the tensors hold the same numbers in the same places."""
