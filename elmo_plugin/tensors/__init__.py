@@ -4,10 +4,20 @@ What the packages above share and what knows nothing of ELMo. It imports only to
 """
 
 from elmo_plugin.tensors.int8 import Int8Weight, has_int8
-from elmo_plugin.tensors.linear import Linear, linear, weight_gradient, with_linear
 from elmo_plugin.tensors.number_types import NUMBER_TYPES, has_native_bfloat16, number_type, product_type
 from elmo_plugin.tensors.outside_of_graphs import outside_of_graphs
-from elmo_plugin.tensors.products import ANY, FEW, SMALL, Prepared, Way, fastest_way
+from elmo_plugin.tensors.products import (
+    ANY,
+    FEW,
+    SMALL,
+    Linear,
+    Prepared,
+    Way,
+    fastest_way,
+    linear,
+    weight_gradient,
+    with_linear,
+)
 from elmo_plugin.tensors.versions import Kept, Versions
 
 __all__ = [
