@@ -25,7 +25,7 @@ from elmo_plugin.checkpoints.checkpoint_format import (
 )
 from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, why_unread
 from elmo_plugin.checkpoints.vocabulary import split_lines, with_vocabulary
-from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows, plain_tensors, read_rows
+from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows, plain_tensors
 from elmo_plugin.common import atomic_file, named_errors, parse_json
 
 LANGUAGE = re.compile(r"\A---\n(?:.+\n)*?language: ([a-z]{2,3})\n")
@@ -63,14 +63,14 @@ class Native(CheckpointFormat):
             options, softmax, words = checkpoint.options, checkpoint.softmax, checkpoint.vocabulary
             shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118, it is no mapping
             of_bilm = {key: shape for key, shape in shapes.items() if softmax is None or not key.startswith(SOFTMAX)}
-            rows = fitting_rows(OWN, empty_bilm(options, of_bilm, f"'{path}'"), of_bilm, f"'{path}'", BILM)
+            fitting_rows(OWN, empty_bilm(options, of_bilm, f"'{path}'"), of_bilm, f"'{path}'", BILM)
             tensors: dict[str, Tensor] = {}
             for key in shapes:
                 tensors[key] = file.get_tensor(key)
                 _check_sum(key, _bytes(tensors[key]), sums, path)
             if softmax is not None:
                 softmax = softmax._replace(state_dict=plain_tensors(tensors, f"'{path}'", SOFTMAX))
-            checkpoint = Checkpoint(options, read_rows(rows, tensors, f"'{path}'"), softmax)
+            checkpoint = Checkpoint(options, plain_tensors(tensors, f"'{path}'", BILM), softmax)
         return checkpoint if words is None else with_vocabulary(checkpoint, words, f"{path}")
 
     def read_sizes(self, location: Location) -> BiLMOptions:

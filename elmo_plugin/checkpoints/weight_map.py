@@ -19,7 +19,6 @@ from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE
 from elmo_plugin.common import named_errors, without_memory
 
 Shape = tuple[int, ...]
-Tensors = tuple[Tensor, ...]
 
 
 class Transform(NamedTuple):
@@ -28,8 +27,8 @@ class Transform(NamedTuple):
     `shapes` returns the shapes of what `write` returns. Tensors without memory would import PyTorch's compiler.
     """
 
-    read: Callable[..., Tensors]
-    write: Callable[..., Tensors]
+    read: Callable[..., tuple[Tensor, ...]]
+    write: Callable[..., tuple[Tensor, ...]]
     shapes: Callable[..., tuple[Shape, ...]]
 
 
@@ -222,18 +221,6 @@ def fitting_rows(
     return rows
 
 
-def read_rows(rows: Iterable[Row], file: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
-    """Return the state dict of a `BiLM` from the tensors of a file, which errors call `name`.
-
-    Raises `ConfigurationError` for tensors that hold infinity or NaN.
-    """
-    state_dict: dict[str, Tensor] = {}
-    for row in rows:
-        values = plain_tensors({key: file[key] for key in row.stored}, name).values()
-        state_dict.update(zip(row.names, map(Tensor.contiguous, row.transform.read(*values)), strict=True))
-    return state_dict
-
-
 def plain_tensors(file: Mapping[str, Tensor], name: str, prefix: str = "") -> dict[str, Tensor]:
     """Return the tensors of a file whose names begin with `prefix`, by the rest of their names.
 
@@ -255,9 +242,16 @@ def plain_tensors(file: Mapping[str, Tensor], name: str, prefix: str = "") -> di
 def read_tensors(
     table: Iterable[Row], options: BiLMOptions, file: Mapping[str, Tensor], name: str, prefix: str = ""
 ) -> dict[str, Tensor]:
-    """Return the state dict of the biLM of these sizes from the tensors of a file; see `fitting_rows`."""
+    """Return the state dict of the biLM of these sizes from the tensors of a file; see `fitting_rows`.
+
+    Raises `ConfigurationError` for tensors that hold infinity or NaN, too.
+    """
     shapes = {key: value.shape for key, value in file.items()}
-    return read_rows(fitting_rows(table, empty_bilm(options, file, name), shapes, name, prefix), file, name)
+    state_dict: dict[str, Tensor] = {}
+    for row in fitting_rows(table, empty_bilm(options, file, name), shapes, name, prefix):
+        values = plain_tensors({key: file[key] for key in row.stored}, name).values()
+        state_dict.update(zip(row.names, map(Tensor.contiguous, row.transform.read(*values)), strict=True))
+    return state_dict
 
 
 def write_tensors(rows: Iterable[Row], state_dict: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
