@@ -17,6 +17,7 @@ from elmo_plugin.checkpoints.confined import read_weights
 from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, read_object
 from elmo_plugin.checkpoints.vocabulary import read_text, split_lines
 from elmo_plugin.checkpoints.weight_map import MANY_LANGS, read_tensors
+from elmo_plugin.common import named_errors
 
 ENCODER, EMBEDDER = "encoder", "token_embedder"
 """The names of the two pickles, and of the blocks of the config that describe them."""
@@ -68,8 +69,21 @@ class ManyLangs(CheckpointFormat):
 
 
 def _read_options(folder: Path) -> BiLMOptions:
-    """Return the sizes and the vocabularies as options of a biLM."""
-    file, config = _read_sizes(folder)
+    """Return the sizes and the vocabularies as options of a biLM.
+
+    `config_path` is a path relative to the folder. It was often written on another machine, so a file of the same name
+    in the folder is tried next, and then the sizes that come with ELMoForManyLangs, which also reads files outside.
+    """
+    config_path = read_object(file_in(folder, "config.json")).get("config_path")
+    path = config_path if isinstance(config_path, str) else ""
+    name = PureWindowsPath(path).name
+    if not name:
+        raise ConfigurationError(
+            f"'{folder / 'config.json'}': 'config_path': expected the file of the sizes, got {config_path!r}"
+        )
+    is_inside = not Path(path).is_absolute() and ".." not in Path(path).parts
+    file = file_in(folder, path if is_inside and isfile(folder / path) else name)
+    config = PUBLISHED_CONFIG if name in PUBLISHED and not file.exists() else read_object(file)
     for block, kind in KINDS.items():
         content = config.get(block)
         if not isinstance(content, dict) or str(content.get("name")).lower() != kind:
@@ -84,34 +98,8 @@ def _read_options(folder: Path) -> BiLMOptions:
         lexicon |= {"char_cnn": char_cnn, "characters": _read_entries(file_in(folder, "char.dic"))}
     # The keys of the LSTM are bilm-tf's. ELMoForManyLangs always adds a layer's input from the second layer on.
     lstm = {**encoder, "use_skip_connections": True}
-    try:
-        options = BiLMOptions.from_dict({"lstm": lstm, "lexicon": lexicon})
-    except ConfigurationError as error:
-        raise ConfigurationError(f"'{file}': {error}") from error
-    if not options.lstm.has_projection:
-        raise ConfigurationError(
-            f"'{file}': 'projection_dim': expected less than 'dim', got {options.lstm.projection_dim}: with equal "
-            "sizes a biLM has no projection, but ELMoForManyLangs always has one"
-        )
-    return options
-
-
-def _read_sizes(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Find the file of the sizes, and return it with its content.
-
-    `config_path` is a path relative to the folder. It was often written on another machine, so a file of the same name
-    in the folder is tried next, and then the sizes that come with ELMoForManyLangs, which also reads files outside.
-    """
-    config_path = read_object(file_in(folder, "config.json")).get("config_path")
-    path = config_path if isinstance(config_path, str) else ""
-    name = PureWindowsPath(path).name
-    if not name:
-        raise ConfigurationError(
-            f"'{folder / 'config.json'}': 'config_path': expected the file of the sizes, got {config_path!r}"
-        )
-    is_inside = not Path(path).is_absolute() and ".." not in Path(path).parts
-    file = file_in(folder, path if is_inside and isfile(folder / path) else name)
-    return file, PUBLISHED_CONFIG if name in PUBLISHED and not file.exists() else read_object(file)
+    with named_errors(f"'{file}'", ConfigurationError):
+        return BiLMOptions.from_dict({"lstm": lstm, "lexicon": lexicon})
 
 
 def _read_entries(path: Path) -> list[str]:

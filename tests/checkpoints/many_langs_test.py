@@ -113,10 +113,14 @@ def test_wrong_lines_of_a_vocabulary_are_named(folder: Path, lines: str, fact: s
     [
         ({"encoder": {**CONFIG["encoder"], "name": "lstm"}}, "'encoder'"),
         ({"encoder": {"name": "elmo"}}, "'lstm.dim'"),
-        ({"encoder": {**CONFIG["encoder"], "dim": 8}}, "'projection_dim'"),
         (config(char_dim=0, word_dim=0), "'lexicon'"),
     ],
 )
 def test_wrong_sizes_are_named(folder: Path, changes: dict[str, Any], fact: str) -> None:
     change_json(folder / "sizes.json", **changes)
     assert_rejected(folder, f"'{folder / 'sizes.json'}'", fact)
+
+
+def test_a_projection_between_equal_sizes_is_named(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "equal", config(dim=8))
+    assert_rejected(folder, f"'{folder}'", "state_projection", "'projection_dim'")
