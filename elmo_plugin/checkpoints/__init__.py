@@ -13,10 +13,18 @@ from elmo_plugin.checkpoints.allennlp import (
     reject_override,
 )
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat, SavedSoftmax
 from elmo_plugin.checkpoints.confined import read_weights, unpacked
 from elmo_plugin.checkpoints.conversion import FORMATS, Conversion, convert, save_bilm
-from elmo_plugin.checkpoints.files import Location, bundled_folder, bundled_names, local_file, unfinished_run
+from elmo_plugin.checkpoints.files import (
+    Checkpoint,
+    CheckpointFormat,
+    Location,
+    SavedSoftmax,
+    bundled_folder,
+    bundled_names,
+    local_file,
+    unfinished_run,
+)
 from elmo_plugin.checkpoints.loading import (
     PUBLISHED_OPTIONS,
     PUBLISHED_WEIGHTS,

@@ -14,18 +14,19 @@ from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions, read_extra_state, tensor_to_description
 from elmo_plugin.checkpoints.bilm_tf import read_options
-from elmo_plugin.checkpoints.checkpoint_format import (
-    BILM,
-    EXTRA_STATE,
-    SOFTMAX,
+from elmo_plugin.checkpoints.confined import OPTIONS_FILE, PACKED, read_weights
+from elmo_plugin.checkpoints.files import (
     Checkpoint,
     CheckpointFormat,
+    Location,
     SavedSoftmax,
+    file_in,
+    local_file,
+    names_in,
+    read_object,
 )
-from elmo_plugin.checkpoints.confined import OPTIONS_FILE, PACKED, read_weights
-from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, read_object
 from elmo_plugin.checkpoints.vocabulary import UNKNOWN, read_words, with_vocabulary
-from elmo_plugin.checkpoints.weight_map import ALLENNLP, OWN, plain_tensors, read_tensors
+from elmo_plugin.checkpoints.weight_map import ALLENNLP, BILM, EXTRA_STATE, OWN, SOFTMAX, plain_tensors, read_tensors
 
 ARCHIVED_WEIGHTS = "weights.th"
 TRAINING_WEIGHTS = "best.th"

@@ -12,9 +12,10 @@ import h5py
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm import BiLMOptions
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.confined import OPTIONS_FILE, confined
 from elmo_plugin.checkpoints.files import (
+    Checkpoint,
+    CheckpointFormat,
     FileKind,
     Location,
     file_in,

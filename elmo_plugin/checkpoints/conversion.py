@@ -11,8 +11,7 @@ from more_itertools import chunked, peekable
 
 from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, warm_up
 from elmo_plugin.checkpoints.bilm_tf import HDF5_SUFFIXES, BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
-from elmo_plugin.checkpoints.files import Location
+from elmo_plugin.checkpoints.files import Checkpoint, Location
 from elmo_plugin.checkpoints.loading import build_bilm, fitting_bilm, load_checkpoint
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
 from elmo_plugin.common import atomic_folder, named_errors

@@ -28,9 +28,10 @@ from elmo_plugin.checkpoints.allennlp import (
     reject_override,
 )
 from elmo_plugin.checkpoints.bilm_tf import BilmTf
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.confined import confined, unpacked
 from elmo_plugin.checkpoints.files import (
+    Checkpoint,
+    CheckpointFormat,
     FileKind,
     Location,
     bundled_names,

@@ -12,9 +12,16 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint, CheckpointFormat
 from elmo_plugin.checkpoints.confined import read_weights
-from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, read_object
+from elmo_plugin.checkpoints.files import (
+    Checkpoint,
+    CheckpointFormat,
+    Location,
+    file_in,
+    local_file,
+    names_in,
+    read_object,
+)
 from elmo_plugin.checkpoints.vocabulary import read_text, split_lines
 from elmo_plugin.checkpoints.weight_map import MANY_LANGS, read_tensors
 from elmo_plugin.common import named_errors

@@ -15,17 +15,18 @@ from safetensors.torch import save
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLMOptions
-from elmo_plugin.checkpoints.checkpoint_format import (
-    BILM,
-    EXTRA_STATE,
-    SOFTMAX,
+from elmo_plugin.checkpoints.files import (
     Checkpoint,
     CheckpointFormat,
+    Location,
     SavedSoftmax,
+    file_in,
+    local_file,
+    names_in,
+    why_unread,
 )
-from elmo_plugin.checkpoints.files import Location, file_in, local_file, names_in, why_unread
 from elmo_plugin.checkpoints.vocabulary import split_lines, with_vocabulary
-from elmo_plugin.checkpoints.weight_map import OWN, empty_bilm, fitting_rows, plain_tensors
+from elmo_plugin.checkpoints.weight_map import BILM, EXTRA_STATE, OWN, SOFTMAX, empty_bilm, fitting_rows, plain_tensors
 from elmo_plugin.common import atomic_file, named_errors, parse_json
 
 LANGUAGE = re.compile(r"\A---\n(?:.+\n)*?language: ([a-z]{2,3})\n")

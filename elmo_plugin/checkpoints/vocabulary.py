@@ -13,9 +13,8 @@ import torch
 from allennlp.common.checks import ConfigurationError
 from allennlp.data import Vocabulary
 
-from elmo_plugin.checkpoints.checkpoint_format import Checkpoint
 from elmo_plugin.checkpoints.confined import ALLOWANCE, GROWTH
-from elmo_plugin.checkpoints.files import FileKind, file_kind
+from elmo_plugin.checkpoints.files import Checkpoint, FileKind, file_kind
 from elmo_plugin.common import installed
 
 VOCABULARY = "vocabulary.txt"

@@ -15,8 +15,11 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.bilm import BiLM, BiLMOptions
-from elmo_plugin.checkpoints.checkpoint_format import EXTRA_STATE
 from elmo_plugin.common import named_errors, without_memory
+
+BILM, SOFTMAX = "bilm.", "softmax."
+EXTRA_STATE = "_extra_state"
+"""PyTorch's name in a state dict for what a module says about itself."""
 
 Shape = tuple[int, ...]
 
