@@ -27,6 +27,7 @@ from elmo_plugin.checkpoints.files import (
 )
 from elmo_plugin.checkpoints.vocabulary import UNKNOWN, read_words, with_vocabulary
 from elmo_plugin.checkpoints.weight_map import ALLENNLP, BILM, EXTRA_STATE, OWN, SOFTMAX, plain_tensors, read_tensors
+from elmo_plugin.common import named_errors
 
 ARCHIVED_WEIGHTS = "weights.th"
 TRAINING_WEIGHTS = "best.th"
@@ -167,18 +168,16 @@ def _described_bilms(weights: Mapping[str, Tensor], path: Path) -> Iterator[tupl
     For the language model `bilm`, the checkpoint has its softmax, and the vocabulary if it lies beside the weights.
     """
     for key in [key for key in weights if key.endswith(f"bilm.{EXTRA_STATE}")]:
-        place = key
-        try:
+        with named_errors(
+            f"'{path}', '{key}': expected a description of the weights beside it",
+            *(ConfigurationError, TypeError, ValueError, KeyError),
+        ):
             options, source = read_extra_state(weights[key])
-            prefix, softmax = key.removesuffix(EXTRA_STATE), None
-            if prefix == BILM and SOFTMAX + EXTRA_STATE in weights:
-                place = SOFTMAX + EXTRA_STATE
-                config = tensor_to_description(weights[place])
+        prefix, softmax = key.removesuffix(EXTRA_STATE), None
+        if prefix == BILM and SOFTMAX + EXTRA_STATE in weights:
+            with named_errors(f"'{path}', '{SOFTMAX}{EXTRA_STATE}'", ValueError):
+                config = tensor_to_description(weights[SOFTMAX + EXTRA_STATE])
                 softmax = SavedSoftmax(config, plain_tensors(weights, f"'{path}'", SOFTMAX))
-        except (ConfigurationError, TypeError, ValueError, KeyError) as error:
-            raise ConfigurationError(
-                f"'{path}', '{place}': expected a description of the weights beside it: {error}"
-            ) from error
         own = {name: value for name, value in weights.items() if name.startswith(prefix)}
         checkpoint = Checkpoint(options, read_tensors(OWN, options, own, f"'{path}'", prefix), softmax)
         if softmax is not None and (path.parent / WORDS).exists():
