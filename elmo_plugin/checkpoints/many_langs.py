@@ -22,7 +22,7 @@ from elmo_plugin.checkpoints.files import (
     names_in,
     read_object,
 )
-from elmo_plugin.checkpoints.vocabulary import read_text, split_lines
+from elmo_plugin.checkpoints.vocabulary import read_words
 from elmo_plugin.checkpoints.weight_map import MANY_LANGS, read_tensors
 from elmo_plugin.common import named_errors
 
@@ -112,7 +112,7 @@ def _read_options(folder: Path) -> BiLMOptions:
 def _read_entries(path: Path) -> list[str]:
     """Return the entries of a vocabulary file in the order of their ids. Raises `ConfigurationError` for any other."""
     entries: dict[str, str] = {}
-    lines = split_lines(read_text(path, f"{path}"), f"{path}")
+    lines = read_words(path, f"{path}") or [""]  # which is no entry
     for number, line in enumerate(lines, start=1):
         *entry, id = line.strip().split("\t")
         if len(entry) > 1 or not id.isdecimal():

@@ -29,29 +29,6 @@ MOST_TEXT, MOST_LINES = 2**25, 2**21
 """The bytes and the lines of the largest vocabulary. A million words take about ten megabytes."""
 
 
-def read_text(path: Path, name: str) -> str:
-    """Return the content of a text file, which may be compressed with gzip.
-
-    Errors call the file `name`. Raises `ConfigurationError` if it cannot be read, is too large, or is not UTF-8 text.
-    """
-    kind = file_kind(path)
-    is_gzip = kind is FileKind.GZIP
-    if kind in (FileKind.FOLDER, FileKind.DEVICE, FileKind.XZ):
-        raise ConfigurationError(f"'{name}': expected a text file, got {kind.value}")
-    try:
-        most = min(MOST_TEXT, GROWTH * path.stat().st_size + ALLOWANCE) if is_gzip else MOST_TEXT
-        with gzip.open(path) if is_gzip else path.open("rb") as file:
-            content = file.read(most + 1)
-        if len(content) > most:
-            raise ConfigurationError(f"'{name}': expected at most {most:,} bytes of text, got more")
-        return content.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        lines = content[: error.start].count(b"\n")
-        raise ConfigurationError(f"'{name}', line {lines + 1}: expected UTF-8 text, got {error}") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise ConfigurationError(f"'{name}' cannot be read: {error}") from error
-
-
 def split_lines(text: str, name: str) -> list[str]:
     """Return the lines of a vocabulary, whose last one may have a line end.
 
@@ -65,9 +42,25 @@ def split_lines(text: str, name: str) -> list[str]:
 def read_words(path: Path, name: str) -> list[str]:
     r"""Return the lines of a vocabulary file exactly as they are; only `\n` and `\r\n` end a line.
 
-    The file may be compressed with gzip. Errors call it `name`; see `read_text`.
+    The file may be compressed with gzip. Errors call it `name`. Raises `ConfigurationError` if it cannot be read, is
+    too large, or is not UTF-8 text.
     """
-    text = read_text(path, name)
+    kind = file_kind(path)
+    is_gzip = kind is FileKind.GZIP
+    if kind in (FileKind.FOLDER, FileKind.DEVICE, FileKind.XZ):
+        raise ConfigurationError(f"'{name}': expected a text file, got {kind.value}")
+    try:
+        most = min(MOST_TEXT, GROWTH * path.stat().st_size + ALLOWANCE) if is_gzip else MOST_TEXT
+        with gzip.open(path) if is_gzip else path.open("rb") as file:
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise ConfigurationError(f"'{name}': expected at most {most:,} bytes of text, got more")
+        text = content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        lines = content[: error.start].count(b"\n")
+        raise ConfigurationError(f"'{name}', line {lines + 1}: expected UTF-8 text, got {error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigurationError(f"'{name}' cannot be read: {error}") from error
     return [line.removesuffix("\r") for line in split_lines(text, name)] if text else []
 
 
