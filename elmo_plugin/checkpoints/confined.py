@@ -48,7 +48,6 @@ MOST_FILES = 32
 ALIGNMENT = 64
 ONE_AT_A_TIME = Lock()
 """Held while a child is forked, because `filelock` forbids a fork during the fork of another thread."""
-TENSOR = "a tensor in shared memory"
 PACKED, OPTIONS_FILE = "fta/", "options_file"
 """The folder of an archive into which AllenNLP before 1.0 copied the files that a config names, under their keys."""
 NUMBERS = {
@@ -62,7 +61,7 @@ NUMBERS = {
 
 
 def confined(read: Callable[[], Any], path: Path, written: int = 0) -> Any:
-    """Return what `read` returns in a child process: JSON, in which tensors and hdf5 datasets may stand for values.
+    """Return what `read` returns in a child process: a dict of tensors, or of hdf5 datasets, or else a value of JSON.
 
     The limits of the child grow with the size of the file at `path`, and it may write `written` bytes into each file.
     Raises `ConfigurationError` if `read` does, and `ValueError` with the reason if `read` fails in any other way.
@@ -90,10 +89,12 @@ def confined(read: Callable[[], Any], path: Path, written: int = 0) -> Any:
             f"reading it took more than {SECONDS + size // BYTES_PER_SECOND} s of the processor's time, or crashed the "
             f"library that reads it (signal {os.WTERMSIG(status)})"
         )
-    kind, answer = json.loads(text, object_hook=partial(_shared_tensor, shared))
-    if kind == "value":
-        return answer
-    raise ConfigurationError(answer) if kind == ConfigurationError.__name__ else ValueError(answer)
+    kind, answer = json.loads(text)
+    if kind != "value":
+        raise ConfigurationError(answer) if kind == ConfigurationError.__name__ else ValueError(answer)
+    if isinstance(answer, dict):
+        return {name: _tensor_at(shared, *place) for name, place in answer.items()}
+    return answer
 
 
 def _answer(read: Callable[[], Any], shared: mmap.mmap, sending: int, size: int, written: int) -> None:
@@ -115,7 +116,7 @@ def _answer(read: Callable[[], Any], shared: mmap.mmap, sending: int, size: int,
             target.copy_(value)
         elif target.numel():
             value.read_direct(target.numpy())
-        return {TENSOR: place}
+        return place
 
     try:
         torch.set_num_threads(1)
@@ -141,12 +142,6 @@ def _limit(seconds: int, memory: int, written: int, files: int) -> None:
     for limit, value in limits.items():
         with suppress(ValueError):  # there is a lower limit already
             resource.setrlimit(limit, (value, value))
-
-
-def _shared_tensor(shared: mmap.mmap, block: dict[str, Any]) -> Any:
-    """Return the tensor that a block of the child's answer describes; any other block stays as it is."""
-    place = block.get(TENSOR)
-    return _tensor_at(shared, *place) if isinstance(place, list) else block
 
 
 def _tensor_at(shared: mmap.mmap, dtype: str, shape: list[int], start: int) -> Tensor:

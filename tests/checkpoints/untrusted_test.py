@@ -221,7 +221,8 @@ def test_what_ends_the_reader_is_one_error(tmp_path: Path) -> None:
             confined(harm, path)
     with pytest.raises(ConfigurationError, match="'key'"):
         confined(lambda: at_least(1, key=0), path)
-    assert confined(lambda: {"a": [1, "é", None], "b": torch.ones(2)}, path)["a"] == [1, "é", None]
+    assert confined(lambda: [1, "é", None], path) == [1, "é", None]
+    assert confined(lambda: {"a": torch.ones(2), "b": torch.ones(1, 0)}, path)["a"].tolist() == [1, 1]
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
