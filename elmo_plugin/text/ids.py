@@ -78,17 +78,13 @@ def fit_width(ids: Tensor, max_characters: int) -> Tensor:
     A word that is cut keeps its end mark. The result equals `word_to_ids(word, max_characters)` unless the word was
     longer than C'.
     """
-    width = ids.size(-1)
-    if width == max_characters:
+    missing = max_characters - ids.size(-1)
+    if missing == 0:
         return ids
-    if width < max_characters:
-        present = (ids > 0).any(dim=-1, keepdim=True)  # (B, T, 1)
-        padding = torch.where(present, PADDING, 0).expand(*ids.shape[:-1], max_characters - width)
-        return torch.cat([ids, padding], dim=-1)  # (B, T, C)
-    kept = ids[..., :max_characters].clone()  # (B, T, C)
-    was_cut = (ids[..., max_characters:] != PADDING).any(dim=-1) & (ids[..., 0] > 0)  # (B, T)
-    kept[..., -1] = torch.where(was_cut, WORD_ENDS, kept[..., -1])
-    return kept
+    was_cut = (ids[..., max_characters:] != PADDING).any(dim=-1)  # (B, T)
+    fitted = nn.functional.pad(ids, (0, missing), value=PADDING)  # (B, T, C); a negative number of columns is cut
+    fitted[..., -1] = torch.where(was_cut, WORD_ENDS, fitted[..., -1])
+    return torch.where((ids > 0).any(dim=-1, keepdim=True), fitted, 0)
 
 
 def _framed(characters: list[int], max_characters: int) -> list[int]:
