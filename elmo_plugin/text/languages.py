@@ -2,9 +2,10 @@
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import islice
 from typing import Optional
 
 import langcodes
@@ -49,18 +50,17 @@ def pieces(lines: Iterable[str]) -> Iterator[str]:
         yield piece
 
 
-def language_shares(pieces: Iterable[str], least: float = 0.0) -> dict[str, float]:
+def language_shares(pieces: Sequence[str], least: float = 0.0) -> dict[str, float]:
     """Return how much of a text is in which language, up to 1, the most first.
 
     A piece counts as much as it has characters and as its guess is sure, and not at all if that is less than `least`.
     """
     shares: dict[str, float] = {}
-    size = 0
     for piece in pieces:
         language, certainty = guess_language(piece)
         if certainty >= least:
             shares[language] = shares.get(language, 0.0) + len(piece) * certainty
-        size += len(piece)
+    size = sum(map(len, pieces))
     return {language: shares[language] / size for language in sorted(shares, key=shares.__getitem__, reverse=True)}
 
 
@@ -86,13 +86,10 @@ class LanguageCheck:
         """Read some more texts. The first `ENOUGH` characters count."""
         if self._language is None:
             return
-        for text in texts:
-            self._text += f"{text}\n"
-            if len(self._text) > ENOUGH:
-                break
+        self._text = "\n".join([self._text, *islice(texts, ENOUGH)])[:ENOUGH]
         if len(self._text) < PIECE:
             return
-        shares = language_shares(pieces(self._text.splitlines()), SURE)
+        shares = language_shares(list(pieces(self._text.splitlines())), SURE)
         others = {code for code in shares if langcodes.tag_distance(self._language, code) > SAME}
         is_other = sum(shares[code] for code in others) > 2 * NOTABLE
         if is_other:
@@ -102,7 +99,7 @@ class LanguageCheck:
                 say_shares(shares),
                 self._language,
             )
-        if is_other or len(self._text) > ENOUGH:
+        if is_other or len(self._text) == ENOUGH:
             self._language = None
 
 
@@ -111,7 +108,7 @@ def check_language(language: str) -> None:
 
     sentencex takes any code, and would read a typing mistake as an unknown language.
     """
-    if _has_rules(language):
+    if has_rules(language):
         return
     code = langcodes.standardize_tag(language).partition("-")[0] if langcodes.tag_is_valid(language) else ""
     # A guess has another code for Kikuyu.
@@ -122,22 +119,9 @@ def check_language(language: str) -> None:
         )
 
 
-def language_with_rules(language: str) -> str:
-    """Return the language whose rules of spaCy split the tokens of a language: the same, or `xx` if spaCy has none.
-
-    The latter is logged once for each language.
-    """
-    check_language(language)
-    if _has_rules(language):
-        return language
-    logger.warning_once(  # type: ignore[attr-defined]
-        f"language {language!r}: spaCy has no rules for its tokens, so those for any language (xx) split them"
-    )
-    return ANY
-
-
 @cache
-def _has_rules(language: str) -> bool:
+def has_rules(language: str) -> bool:
+    """Return whether spaCy has rules for the tokens of a language."""
     return re.fullmatch("[a-z]{2,3}", language) is not None and find_spec(f"spacy.lang.{language}") is not None
 
 

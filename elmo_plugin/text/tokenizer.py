@@ -17,7 +17,7 @@ import sentencex
 from allennlp.data.tokenizers import Token, Tokenizer
 
 from elmo_plugin.common import named_errors
-from elmo_plugin.text.languages import ANY, language_with_rules
+from elmo_plugin.text.languages import ANY, check_language, has_rules
 from elmo_plugin.text.line_forms import FINAL_MARKS
 
 if TYPE_CHECKING:
@@ -104,7 +104,12 @@ class SpacyBlankTokenizer(Tokenizer):
     """
 
     def __init__(self, language: str = "en") -> None:
-        self._language = language_with_rules(language)
+        check_language(language)
+        self._language = language if has_rules(language) else ANY
+        if self._language != language:
+            logger.warning_once(  # type: ignore[attr-defined]
+                f"language {language!r}: spaCy has no rules for its tokens, so those for any language (xx) split them"
+            )
         with named_errors(
             f"'language': expected a language that spaCy can tokenize, got {language!r}", ImportError, AttributeError
         ):

@@ -108,7 +108,7 @@ class RawFile:
             self.n_characters += sum(map(len, block))
             samples = nlargest(MOST_SAMPLES, chain(samples, ((random.random(), piece) for piece in pieces(block))))
         self.form = form or self.layout.guess() or PARAGRAPHS
-        self.languages = language_shares(piece for _, piece in samples)
+        self.languages = language_shares([piece for _, piece in samples])
         self.language = next(iter(self.languages), "en")
 
 

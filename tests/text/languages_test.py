@@ -9,7 +9,7 @@ from allennlp.common.checks import ConfigurationError
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from elmo_plugin.text import SentenceSplitter, SpacyBlankTokenizer
-from elmo_plugin.text.languages import check_language, language_with_rules
+from elmo_plugin.text.languages import check_language
 
 
 @pytest.mark.parametrize("language", ["gsw", "cu", "lzh", "frr"])
@@ -25,7 +25,7 @@ def test_a_language_without_rules_in_spacy_is_split_by_those_for_any_and_named(
 
 @pytest.mark.parametrize("language", ["de", "la", "grc", "xx"])
 def test_a_language_with_rules_is_its_own(language: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert language_with_rules(language) == language
+    assert SpacyBlankTokenizer(language)._language == language
     assert not caplog.records
 
 
