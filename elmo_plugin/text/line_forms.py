@@ -11,9 +11,8 @@ import numpy as np
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 HYPHENS = "-‐¬\u00ad"
-DIVIDED = re.compile(rf"([^\W\d_]+)([{HYPHENS}])$")
+DIVIDED = re.compile(rf"([^\W\d_]+)([{HYPHENS}])\n([^\W\d_]+)")
 PARTS = re.compile(rf"(?<!\S)\S++(?<=[{HYPHENS}])\n\S*")
-FIRST_WORD = re.compile(r"[^\W\d_]+")
 SUSPENDED = frozenset(
     ["a", "and", "bzw", "e", "eller", "en", "et", "i", "ja", "o", "och", "oder", "of", "og", "or", "ou", "und", "y"]
 )
@@ -55,11 +54,10 @@ class Hyphens:
 
     def join(self, former: str, text: str) -> tuple[str, str]:
         """Return the former of two lines, without the hyphen that divides a word, and what stands between them."""
-        divided = DIVIDED.search(former) if former[-1] in HYPHENS else None
-        following = FIRST_WORD.match(text)
-        if not divided or not following or (divided[2] in "-‐" and following[0] in SUSPENDED):
+        divided = DIVIDED.search(f"{former}\n{text}") if former[-1] in HYPHENS else None
+        if not divided or (divided[2] in "-‐" and divided[3] in SUSPENDED):
             return former, "" if WITHOUT_SPACES.match(former[-1]) and WITHOUT_SPACES.match(text) else " "
-        first, hyphen, second = *divided.groups(), following[0]
+        first, hyphen, second = divided.groups()
         is_word = hyphen not in "-‐" or (
             second[0].islower()
             and (first + second in self._known or first not in self._known or second not in self._known)
