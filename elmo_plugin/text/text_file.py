@@ -157,13 +157,12 @@ class TextFile:
         ):
             head = self._raw.peek()
             # An empty file that is named like a compressed one was cut off.
-            readers = [
+            readers = (
                 read
                 for ending, (magic, read, _) in PACKED.items()
                 if head.startswith(magic) or (not head and self.path.suffix == ending)
-            ]
-            (unpack,) = readers or [nullcontext]
-            with unpack(self._raw) as unpacked:
+            )
+            with next(readers, nullcontext)(self._raw) as unpacked:
                 head = unpacked.peek(1)
                 if others := [kind for form, kind in OTHER_FILES.items() if re.match(form, head, re.DOTALL)]:
                     raise ConfigurationError(f"{self.name}: expected UTF-8 text, got {others[0]}")
