@@ -13,14 +13,12 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.common.file_utils import cached_path
 from more_itertools import peekable, side_effect
 
-from elmo_plugin.common import parse_json
+from elmo_plugin.common import named_errors, parse_json
 from elmo_plugin.text.look import A_TABLE, DELIMITERS, DOCUMENT, JSON_LINES, Use, look_at, show_columns
 from elmo_plugin.text.text_file import LONGEST_LINE, LONGEST_SENTENCE, TextFile
 from elmo_plugin.text.tokenizer import split_tokens
 
 FilePath = Union[str, "PathLike[str]"]
-Rows = Iterator[tuple[int, list[str]]]
-"""The number of the first line of each row, from 1, and its cells. A blank line has none."""
 Column = Union[int, str]
 """A column: its number from 0, or from the end with negative numbers, or its name in the header."""
 
@@ -42,8 +40,16 @@ class TableRow(NamedTuple):
     cells: list[str]
 
     def find(self, key: str, column: Column) -> int:
-        """Return the index of a column in the first row. See `find_column`."""
-        return find_column(self.file, self.line, key, column, self.cells, self.delimiter)
+        """Return the index of a column in the first row, which has the names.
+
+        Raises `ConfigurationError` if there is no such column, or if two have the name.
+        """
+        names = [cell.strip() for cell in self.cells]
+        if isinstance(column, int) and -len(names) <= column < len(names):
+            return column % len(names)
+        if isinstance(column, str) and names.count(column.strip()) == 1:
+            return names.index(column.strip())
+        raise self.error(f"one column '{key}' {column!r}")
 
     def error(self, expected: str, got: Optional[str] = None) -> ConfigurationError:
         """Return an error that names the file and the line, and by default shows the columns."""
@@ -99,10 +105,8 @@ class TableReader:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            try:
+            with named_errors(f"{name}, line {number}: expected a JSON object, got {line.strip()[:100]!r}", ValueError):
                 keys: dict[Any, Any] = parse_json(line)
-            except ValueError as error:
-                raise line_error(name, number, "a JSON object", f"{line.strip()[:100]!r} ({error})") from error
             id, text = keys.get(self.id_column), keys.get(self.text_column)
             if not isinstance(text, str) or (self.id_column and not isinstance(id, str | int)):
                 got = show_columns([*keys]) if keys else "{}"
@@ -144,8 +148,8 @@ def names_need_header(columns: Iterable[Optional[Column]], has_header: Optional[
     return bool(names or has_header)
 
 
-def quoted_rows(lines: Iterable[str], name: str, delimiter: str, quote_char: str) -> Rows:
-    """Yield each row of a CSV file (RFC 4180).
+def quoted_rows(lines: Iterable[str], name: str, delimiter: str, quote_char: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line, from 1, and the cells of each row of a CSV file (RFC 4180). A blank line has no cells.
 
     Blanks before a field are skipped: otherwise a quote after a blank would be text, and the delimiters in the quoted
     field would separate columns.
@@ -170,8 +174,13 @@ def quoted_rows(lines: Iterable[str], name: str, delimiter: str, quote_char: str
         raise line_error(name, number, expected, f"a row that is not CSV ({error})") from error
 
 
-def plain_rows(lines: Iterable[str], delimiter: Optional[str], max_splits: Optional[int] = None) -> Rows:
-    """Yield each line, split at most `max_splits` times. Without a delimiter, white space separates cells."""
+def plain_rows(
+    lines: Iterable[str], delimiter: Optional[str], max_splits: Optional[int] = None
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of each line, from 1, and its cells. A blank line has none.
+
+    It is split at most `max_splits` times. Without a delimiter, white space separates cells.
+    """
     for number, line in enumerate(lines, 1):
         if delimiter is None:
             yield number, split_tokens(line)
@@ -204,17 +213,8 @@ def rows_of_sentences(rows: Iterable[TableRow]) -> Iterator[list[TableRow]]:
 def find_column(
     name: FilePath, line: int, key: str, column: Column, first_row: list[str], delimiter: Optional[str]
 ) -> int:
-    """Return the index of a column in the first row, which has the names.
-
-    Raises `ConfigurationError` if there is no such column, or if two have the name.
-    """
-    names = [cell.strip() for cell in first_row]
-    if isinstance(column, int) and -len(names) <= column < len(names):
-        return column % len(names)
-    if isinstance(column, str) and names.count(column.strip()) == 1:
-        return names.index(column.strip())
-    got = show_columns(first_row) + delimiter_hint(first_row, delimiter)
-    raise line_error(name, line, f"one column '{key}' {column!r}", got)
+    """Return the index of a column in the first row. See `TableRow.find`."""
+    return TableRow(fspath(name), delimiter, line, first_row).find(key, column)
 
 
 def _given(key: str, column: str) -> Column:
