@@ -165,8 +165,7 @@ class Report:
     def __init__(self, text: RawText) -> None:
         self.counts = Counter[str]()
         self._text = text
-        self._longest = 0
-        self._sample: list[str] = []
+        self._sample: list[tuple[float, int, str]] = []  # a random number, the number of the sentence, and its line
         self._odd = Counter[str]()
 
     def read(self, sentences: Iterable[list[str]]) -> Iterator[str]:
@@ -184,16 +183,13 @@ class Report:
                 open=is_open(line),
                 long=len(tokens) > LONG,
             )
-            self._longest = max(self._longest, len(tokens))
+            self.counts["longest"] = max(self.counts["longest"], len(tokens))
             self._odd.update(token for token in tokens if not is_usual(token))
             if len(self._odd) > MOST_ODD:
                 self._odd = Counter(dict(self._odd.most_common(MOST_ODD // 2)))
             # Each sentence so far is in the sample with the same probability.
-            place = random.randrange(self.counts["sentences"])
-            if len(self._sample) < IN_THE_SAMPLE:
-                self._sample.append(line)
-            elif place < IN_THE_SAMPLE:
-                self._sample[place] = line
+            drawn = random.random(), self.counts["sentences"], line
+            self._sample = sorted([*self._sample, drawn])[:IN_THE_SAMPLE]
 
     def check(self) -> None:
         """Raise `ConfigurationError` if what came out cannot be text."""
@@ -230,10 +226,10 @@ class Report:
             *(f"warning: seen: {lines}; --clean leaves them out" for lines in clutter if not text.clean),
             f"left out: {counts['repeated']:,} repeated sentences" * bool(counts["repeated"]),
             f"odd tokens: {', '.join(f'{token[:40]} ({number:,})' for token, number in odd)}" * bool(odd),
-            f"{counts['sentences']:,} sentences of {counts['tokens']:,} tokens; the longest has {self._longest:,}; "
+            f"{counts['sentences']:,} sentences of {counts['tokens']:,} tokens; the longest has {counts['longest']:,}; "
             f"{share:.1%} have no final mark",
             "ten of them at random:" if counts["sentences"] >= IN_THE_SAMPLE else "these are:",
-            *(f"  {sentence[:200]}" for sentence in self._sample),
+            *(f"  {line[:200]}" for _, _, line in sorted(self._sample, key=lambda drawn: drawn[1])),
             f"warning: {n_markup:,} lines have marks of HTML, such as <br> or &amp;, which stay in the text"
             * bool(n_markup),
             "warning: many sentences have no final mark: look at them, and try another form for --lines" * may_be_cut,
