@@ -87,7 +87,7 @@ class Clutter:
     def __init__(self) -> None:
         self.n_markup = 0
         self._n_lines = self._n_short = 0  # the latter: lines that stand alone, and do not end a sentence
-        self._former = [(0, "", BLANK)]  # number and text of the last lines that are not blank, and what comes before
+        self._former = [(0, "", BLANK)] * 2  # number and text of the last lines with text, and what comes before
         self._gap = BLANK
         self._kinds: dict[int, str] = {}  # of the lines that are no text
         self._heads: dict[str, list[tuple[int, bool]]] = {}  # places, and whether a sentence is interrupted there
@@ -148,11 +148,9 @@ class Clutter:
         """Look at the line before a line, now that both of its neighbours are known."""
         self._former = [*self._former[-2:], (self._n_lines, following, self._gap)]
         gap_after, self._gap = self._gap, NOTHING
-        if len(self._former) < 3:
-            return
         (_, before, _), (number, line, gap), _ = self._former
         is_alone = (gap and gap_after) or PAGE in (gap, gap_after)
-        if not is_alone or len(line) > LONGEST_HEAD or not is_open(line):
+        if not line or not is_alone or len(line) > LONGEST_HEAD or not is_open(line):
             return
         if PAGE_NUMBER.match(line):
             self._kinds[number] = PAGE_NUMBERS

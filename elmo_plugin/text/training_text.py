@@ -407,15 +407,14 @@ def write(
     lines that are held out. `check` is called before the files get their names.
     """
     percent, n_heldout = heldout or 0, 0
-    names = [f"train-{shard:05}-of-{shards or 1:05}.txt.gz" for shard in range(shards or 1)]
+    n_parts = shards or 1
+    names = [f"train-{shard:05}-of-{n_parts:05}.txt.gz" for shard in range(n_parts)] + [HELDOUT] * bool(heldout)
     paths = [output / name for name in names] if shards or heldout else [output]
-    n_parts = len(paths)
     n_blocks = next(n for n in count(1) if n - n * percent // 100 >= n_parts and n * percent // 100 >= bool(percent))
     first, lines = spy(lines, n_blocks * BLOCK)
     size = max(1, len(first) // n_blocks)
     with ExitStack() as stack:
         stack.callback(_remove_if_empty, output)
-        paths += [output / HELDOUT] * bool(heldout)
         files = [sys.stdout if str(path) == "-" else stack.enter_context(_written(path)) for path in paths]
         for number, line in enumerate(lines):
             block = number // size
