@@ -10,11 +10,9 @@ A batch of sentences takes these steps in `BiLM.forward`:
 """
 
 from elmo_plugin.bilm.bilm import BiLM, BiLMOutput, count_parameters, language_of, read_extra_state
-from elmo_plugin.bilm.character_encoder import ByteEncoder, CharacterEncoder, CharCnn
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm, ProjectedLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
 from elmo_plugin.bilm.initial_state import CarriedState, InitialState, WarmState, ZeroState, identity, warm_up
-from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.precision import (
     CHOICES,
     check_precision,
@@ -26,7 +24,11 @@ from elmo_plugin.bilm.registered import CONTEXTUALIZERS, build_contextualizer, r
 from elmo_plugin.bilm.sizes import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.bilm.token_encoder import (
     IDS,
+    ByteEncoder,
+    CharacterEncoder,
     CharacterLevelEncoder,
+    CharCnn,
+    ManyLangsEncoder,
     TokenEncoder,
     WordEncoder,
     add_boundaries,

@@ -8,16 +8,16 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor, nn
 
-from elmo_plugin.bilm.character_encoder import CharacterEncoder
 from elmo_plugin.bilm.elmo_lstm import ElmoLstm
 from elmo_plugin.bilm.extra_state import description_to_tensor, tensor_to_description
-from elmo_plugin.bilm.many_langs_encoder import ManyLangsEncoder
 from elmo_plugin.bilm.precision import FALLBACKS, check_precision, dtype_on, is_int8, precision_on, to_int8, undo_int8
 from elmo_plugin.bilm.registered import build_contextualizer, build_registered, last_layer
 from elmo_plugin.bilm.sizes import BiLMOptions
 from elmo_plugin.bilm.token_encoder import (
     IDS,
+    CharacterEncoder,
     CharacterLevelEncoder,
+    ManyLangsEncoder,
     TokenEncoder,
     TokenTable,
     WordEncoder,
