@@ -246,11 +246,11 @@ class ElmoLstm(Seq2SeqEncoder):
                 for start, stop, sizes in blocks:
                     gates = values.new_empty(2, stop - start, gates_per_token, dtype=products["input"].dtype)
                     _multiply_tokens(products["input"], values, where, slice(start, stop), gates)
-                    by_step = (products["recurrent"], products.get("projection"))
-                    inputs = LstmInputs(gates, sizes, *by_step, after, clips)
-                    outputs, after = self.kernel(inputs)
+                    outputs, after = self.kernel(
+                        LstmInputs(gates, sizes, products["recurrent"], products.get("projection"), after, clips)
+                    )
                     read.append(outputs)  # (2, tokens, P)
-                    del gates, inputs  # or else the next gates would need memory of their own
+                    del gates  # or else the next gates would need memory of their own
                 outputs = read[0] if len(read) == 1 else torch.cat(read, dim=1)  # (2, N, P)
             values = outputs + values if depth and self.options.use_skip_connections else outputs  # (2, N, P)
             where = None

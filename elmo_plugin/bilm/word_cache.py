@@ -55,7 +55,6 @@ class WordCache:
         if made_by is None or not isinstance(encoder, CharacterLevelEncoder) or not ids.numel():
             return None
         characters = np.ascontiguousarray(ids.flatten(0, 1).to(torch.int32).numpy())  # (B·T, C)
-        device = encoder.weight.device
         words = [word.tobytes() for word in characters]
         with self._lock:
             positions = {word: position for position, word in enumerate(words)}
@@ -65,10 +64,9 @@ class WordCache:
                 new = positions
             self._made_by = made_by
             if new:
-                new_ids = ids.flatten(0, 1)[list(new.values())]  # (new words, C)
-                self._add(new, encoder.encode_all(new_ids))
-            rows = torch.tensor([self._rows[word] for word in words]).to(device, non_blocking=True)  # (B·T,)
-            return TokenTable(self._vectors, rows.view(ids.shape[:2]))
+                self._add(new, encoder.encode_all(ids.flatten(0, 1)[list(new.values())]))
+            rows = torch.tensor([self._rows[word] for word in words]).view(ids.shape[:2])  # (B, T)
+            return TokenTable(self._vectors, rows.to(self._vectors.device, non_blocking=True))
 
     def _add(self, words: dict[bytes, int], vectors: Tensor) -> None:
         """Append vectors. Rows in use are never overwritten, so tables returned earlier stay valid."""

@@ -82,8 +82,7 @@ class SentenceCache(FromParams):
         whole = torch.zeros(sizes.num_layers, len(keys), padded, sizes.layer_dim, dtype=self._dtype)
         array = whole.numpy()
         for row, (key, length) in enumerate(zip(keys, lengths, strict=True)):
-            stored = np.frombuffer(values[key], array.dtype)
-            array[:, row, :length] = stored.reshape(sizes.num_layers, length, sizes.layer_dim)
+            array[:, row, :length] = np.frombuffer(values[key], array.dtype).reshape(len(array), length, -1)
         mask = torch.arange(padded) < torch.tensor(lengths).unsqueeze(1)  # (B, T + 2)
         return whole.to(device).float(), mask.to(device)
 
