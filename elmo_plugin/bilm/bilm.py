@@ -246,14 +246,13 @@ class BiLM(nn.Module):
             return self.token_encoder.batch_to_ids(sentences)
         vocab_size = self.options.n_tokens_vocab
         assert word_id is not None and vocab_size is not None
-        rows = [[word_id(word) for word in words] for words in sentences]
-        for words, row in zip(sentences, rows, strict=True):
-            if max(row, default=0) > vocab_size:
-                unknown = words[row.index(max(row))]
-                raise ConfigurationError(f"expected one of the {vocab_size} words that the biLM reads, got {unknown!r}")
-        longest = max(map(len, rows), default=0)
-        padded = [row + [0] * (longest - len(row)) for row in rows]
-        return torch.tensor(padded, dtype=torch.long).view(len(rows), longest)  # (B, T)
+        rows = {word: word_id(word) for words in sentences for word in words}
+        for word, row in rows.items():
+            if row > vocab_size:
+                raise ConfigurationError(f"expected one of the {vocab_size} words that the biLM reads, got {word!r}")
+        longest = max(map(len, sentences), default=0)
+        padded = [[rows[word] for word in words] + [0] * (longest - len(words)) for words in sentences]
+        return torch.tensor(padded, dtype=torch.long).view(len(padded), longest)  # (B, T)
 
     def get_extra_state(self) -> Tensor:
         """Return the sizes and the source, so that a state dict needs no options file beside it."""

@@ -142,10 +142,9 @@ class ElmoLstm(Seq2SeqEncoder):
 
     def zero_state(self, batch_size: int, like: Tensor) -> LstmState:
         """Return an all-zero state for a batch of `batch_size` sentences, on the device and in the type of `like`."""
-        n_layers, hidden_dim, cell_dim = self.options.n_layers, self.options.projection_dim, self.options.cell_dim
         return LstmState(
-            hidden=like.new_zeros(n_layers, 2, batch_size, hidden_dim),
-            cell=like.new_zeros(n_layers, 2, batch_size, cell_dim),
+            hidden=like.new_zeros(self.options.n_layers, 2, batch_size, self.options.projection_dim),
+            cell=like.new_zeros(self.options.n_layers, 2, batch_size, self.options.cell_dim),
         )
 
     @outside_of_graphs  # the LSTMs run their own kernels

@@ -253,8 +253,7 @@ class CharCnn(nn.Module):
         self.highways._layers = nn.ModuleList(
             Linear(options.n_filters, 2 * options.n_filters) for _ in range(options.n_highway)
         )
-        has_projection = self.output_dim != options.n_filters
-        self.projection = Linear(options.n_filters, self.output_dim) if has_projection else None
+        self.projection = Linear(options.n_filters, self.output_dim) if self.output_dim != options.n_filters else None
         self.reset_parameters()
 
     @torch.no_grad()
@@ -417,13 +416,14 @@ class ManyLangsEncoder(CharacterLevelEncoder):
         self.options = options
         self.word_vocabulary = {word: row for row, word in enumerate(options.words, start=1)}
         self.character_vocabulary = {character: row for row, character in enumerate(options.characters, start=1)}
-        self.word_embedding: Optional[nn.Embedding] = None
-        self.characters: Optional[CharCnn] = None
-        if options.words:
-            self.word_embedding = nn.Embedding(len(options.words) + 1, options.word_dim, padding_idx=0)
-        if options.char_cnn is not None:
-            padding = self.character_vocabulary["<pad>"]
-            self.characters = CharCnn(options.char_cnn, len(options.characters) + 1, padding)
+        self.word_embedding = (
+            nn.Embedding(len(options.words) + 1, options.word_dim, padding_idx=0) if options.words else None
+        )
+        self.characters = (
+            CharCnn(options.char_cnn, len(options.characters) + 1, self.character_vocabulary["<pad>"])
+            if options.char_cnn is not None
+            else None
+        )
         self.projection = Linear(options.dim, output_dim)
 
     @property

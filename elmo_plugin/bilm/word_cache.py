@@ -3,7 +3,6 @@
 from threading import RLock
 from typing import Optional
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -54,8 +53,7 @@ class WordCache:
         made_by = fingerprint(encoder)
         if made_by is None or not isinstance(encoder, CharacterLevelEncoder) or not ids.numel():
             return None
-        characters = np.ascontiguousarray(ids.flatten(0, 1).to(torch.int32).numpy())  # (B·T, C)
-        words = [word.tobytes() for word in characters]
+        words = [word.tobytes() for word in ids.flatten(0, 1).to(torch.int32).numpy()]  # B·T times C numbers
         with self._lock:
             positions = {word: position for position, word in enumerate(words)}
             new = {word: position for word, position in positions.items() if word not in self._rows}
