@@ -7,8 +7,7 @@ with the clips of TensorFlow's `LSTMCell` (`cell_clip`, `proj_clip`), which bilm
 from elmo_plugin.lstm.kernels import KERNELS
 from elmo_plugin.lstm.layer_products import DifferentiableProduct, KeptProducts, differentiable
 from elmo_plugin.lstm.recurrence import packed
-from elmo_plugin.lstm.step_order import StepOrder
-from elmo_plugin.lstm.types import Kernel, LstmClips, LstmInputs, LstmState, LstmWeights, Product
+from elmo_plugin.lstm.types import Kernel, LstmClips, LstmInputs, LstmState, LstmWeights, Product, StepOrder
 
 __all__ = [
     "KERNELS",

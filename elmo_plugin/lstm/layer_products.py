@@ -81,6 +81,6 @@ def differentiable(layer: Sequence[LstmWeights]) -> tuple[Product, Optional[Prod
     return recurrent, DifferentiableProduct(projections) if projections else None
 
 
-def fastest_product(weights: Sequence[Tensor], rows: int, times: int) -> Prepared:
-    """Return the fastest product, without gradients, for `times` steps of at most `rows` sentences."""
-    return Prepared(weights, fastest_way(weights[0], rows, times=times))
+def fastest_product(weights: Sequence[Tensor], sizes: list[int]) -> Prepared:
+    """Return the fastest product, without gradients, for steps of so many sentences."""
+    return Prepared(weights, fastest_way(weights[0], max(sizes, default=0), times=len(sizes)))

@@ -260,15 +260,13 @@ class Recurrence(torch.autograd.Function):
 
 def _prepared(product: Any, sizes: list[int]) -> Any:
     """Return a product or `None` as it is, or in training the fastest product with the same weights."""
-    if isinstance(product, DifferentiableProduct):
-        return fastest_product(product.weights, max(sizes, default=0), len(sizes))
-    return product
+    return fastest_product(product.weights, sizes) if isinstance(product, DifferentiableProduct) else product
 
 
 def _transposed(product: Product, dtype: torch.dtype, sizes: list[int]) -> Product:
     """Return the product with the transposed weights, from (P, 4H) or (H, P)."""
     transposed = [weight.to(dtype).t().contiguous() for weight in product.weights]
-    return fastest_product(transposed, max(sizes, default=0), len(sizes))
+    return fastest_product(transposed, sizes)
 
 
 def _tanh(values: Tensor) -> Tensor:

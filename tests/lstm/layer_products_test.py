@@ -81,7 +81,7 @@ def test_the_products_of_training_equal_torchs(times: int) -> None:
     weights = [torch.randn(40, 24, requires_grad=True) for _ in range(2)]
     for rows in (1, 5):
         values = torch.randn(2, rows, 24)
-        found = fastest_product(weights, rows, times)(values, out=torch.empty(2, rows, 40))
+        found = fastest_product(weights, [rows] * times)(values, out=torch.empty(2, rows, 40))
         torch.testing.assert_close(found, values @ torch.stack(weights).detach().mT, rtol=0, atol=1e-5)
 
 
