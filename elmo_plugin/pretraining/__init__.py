@@ -3,7 +3,7 @@
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.loaders import SentenceBatches, TextShardsReader, UnrolledStreams
 from elmo_plugin.pretraining.metrics import BidirectionalPerplexity
-from elmo_plugin.pretraining.muon import Muon
+from elmo_plugin.pretraining.optimization import Muon, WarmUpCosine
 from elmo_plugin.pretraining.predictor import (
     BiLMPredictor,
     evaluate_language_model,
@@ -11,7 +11,6 @@ from elmo_plugin.pretraining.predictor import (
     sentence_log_probabilities,
 )
 from elmo_plugin.pretraining.resume import AtomicCheckpointer, ExactResume, check_processes
-from elmo_plugin.pretraining.schedule import WarmUpCosine
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, SampledSoftmax, WordVectorSoftmax
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 from elmo_plugin.text import HELDOUT, Prepared, find_shards, prepare_text

@@ -10,7 +10,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.training.optimizers import Optimizer
 from torch import nn
 
-from elmo_plugin.pretraining.muon import COEFFICIENTS, STEPS, nearest_orthogonal
+from elmo_plugin.pretraining.optimization import COEFFICIENTS, STEPS, nearest_orthogonal
 
 NEEDS_MUON = pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="needs PyTorch 2.9 or newer")
 RATE, ADAMW_RATE = 0.01, 0.004
