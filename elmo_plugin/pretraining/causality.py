@@ -31,7 +31,7 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
     # Parameters
 
     contextualizer : `Seq2SeqEncoder`
-        Maps (B, T, I) to (B, T, 2P), the forward direction first.
+        Maps (B, T, I) to (B, T, 2P), the forward direction first. It is in the mode of training afterwards.
     """
     # AllenNLP wraps PyTorch's modules, whose names are better known than those of the wrappers.
     name = f"'{type(getattr(contextualizer, '_module', contextualizer)).__name__}'"
@@ -40,40 +40,34 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
         raise ConfigurationError(f"'contextualizer': expected a forward and a backward direction, got {name} with one")
     generator = torch.Generator().manual_seed(0)
     sentence, replacement = torch.randn(2, N_TOKENS, width, generator=generator)  # (T, I) each
-    is_training = contextualizer.training
+    later = torch.ones(N_TOKENS, N_TOKENS, dtype=torch.bool).triu(1)  # (T, T): in row t, the tokens after t
+    each = range(N_TOKENS)
     contextualizer.eval()
-    plain = _outputs(contextualizer, sentence)  # (2, T, P)
-    positions = torch.arange(N_TOKENS)
-    for here in range(N_TOKENS):
-        for number, direction, which, hidden in (
-            (0, "forward", "later", positions > here),
-            (1, "backward", "earlier", positions < here),
-        ):
-            changed = torch.where(hidden.unsqueeze(-1), replacement, sentence)  # (T, I)
-            if not torch.allclose(plain[number, here], _outputs(contextualizer, changed)[number, here], *TOLERANCES):
-                raise ConfigurationError(
-                    f"'contextualizer': {name} leaks the target, because its {direction} outputs depend "
-                    f"on {which} tokens; use directions that never meet, as in 'elmo_lstm' (a bidirectional 'lstm' "
-                    "of more than one layer joins them between its layers)"
-                )
-    for number, direction, which, rest in (
-        (0, "forward", "follow", slice(-1)),
-        (1, "backward", "precede", slice(1, None)),
+    for number, direction, which, unread, follow, rest in (
+        (0, "forward", "later", later, "follow", slice(-1)),
+        (1, "backward", "earlier", later.T, "precede", slice(1, None)),
     ):
-        if not torch.allclose(plain[number, rest], _outputs(contextualizer, sentence[rest])[number], *TOLERANCES):
+        plain = _outputs(contextualizer, sentence.unsqueeze(0))[number, 0]  # (T, P)
+        changed = torch.where(unread.unsqueeze(-1), replacement, sentence)  # (T, T, I): a sentence for each token
+        if not torch.allclose(plain, _outputs(contextualizer, changed)[number, each, each], *TOLERANCES):
+            raise ConfigurationError(
+                f"'contextualizer': {name} leaks the target, because its {direction} outputs depend "
+                f"on {which} tokens; use directions that never meet, as in 'elmo_lstm' (a bidirectional 'lstm' "
+                "of more than one layer joins them between its layers)"
+            )
+        if not torch.allclose(plain[rest], _outputs(contextualizer, sentence[None, rest])[number, 0], *TOLERANCES):
             logger.warning(
                 "'contextualizer': the %s outputs of %s depend on how many tokens %s, so this direction knows where a "
                 "sentence ends and its perplexity is too low; compare only the perplexity of the other direction",
                 direction,
                 name,
-                which,
+                follow,
             )
-    contextualizer.train(is_training)
+    contextualizer.train()
 
 
-def _outputs(contextualizer: Seq2SeqEncoder, sentence: Tensor) -> Tensor:
-    """Return the last layer of both directions (2, T, P) for one sentence (T, I)."""
-    mask = torch.ones(1, len(sentence), dtype=torch.bool)  # (B, T)
-    outputs = contextualizer(sentence.unsqueeze(0), mask)  # (…, B, T, 2P)
+def _outputs(contextualizer: Seq2SeqEncoder, sentences: Tensor) -> Tensor:
+    """Return the last layer of both directions (2, B, T, P) for sentences (B, T, I)."""
+    outputs = contextualizer(sentences, torch.ones(sentences.shape[:2], dtype=torch.bool))  # (…, B, T, 2P)
     reset_states(contextualizer)
-    return outputs.reshape(-1, *outputs.shape[-2:])[-1].unflatten(-1, (2, -1)).transpose(0, 1)
+    return outputs.reshape(-1, *outputs.shape[-3:])[-1].unflatten(-1, (2, -1)).movedim(-2, 0)
