@@ -214,23 +214,20 @@ class ShardsLoader(DataLoader, ABC):
     def __iter__(self) -> Iterator[TensorDict]:
         """Yield one epoch. After `load_state_dict` it begins with empty batches, which the trainer skips."""
         if self.endless:
-            skipped = min(self._n_to_skip, len(self))
-            self._n_to_skip -= skipped
-            yield from repeat({}, skipped)
-            batches: Iterator[TensorDict] = islice(self._batches, len(self) - skipped)
+            batches: Iterator[TensorDict] = islice(self._batches, len(self))
         else:
             self.rewind()
             batches = self.read_pass()
         for batch in batches:
-            self._n_yielded += 1
+            self._n_yielded += bool(batch)
             yield batch
 
     def rewind(self, state: Optional[dict[str, Any]] = None) -> None:
         """Go to the place of a state, or to the start of the text."""
         state = state or {"batches": 0, "place": (0, 0, 0, 0)}
-        self._n_yielded = self._n_to_skip = state["batches"]
+        self._n_yielded = state["batches"]
         self._place = state["place"]  # the pass, and the groups, blocks of a group and items of a block read in it
-        self._batches = self._read_passes()
+        self._batches = chain(repeat({}, state["batches"]), self._read_passes())
 
     def read_items(self) -> Iterator[Any]:
         """Yield the items in the rest of a pass, and remember the place after each."""
@@ -333,8 +330,6 @@ class UnrolledStreams(ShardsLoader):
         U, the number of words that gradients flow through.
     """
 
-    _windows_left: int
-
     def __init__(
         self,
         reader: DatasetReader,
@@ -350,6 +345,18 @@ class UnrolledStreams(ShardsLoader):
         self.window = window
         sizes = {"streams": streams, "window": window}
         super().__init__(reader, data_path, streams * window, sizes, shuffle, seed, batches_per_epoch)
+
+    def rewind(self, state: Optional[dict[str, Any]] = None) -> None:
+        """Go to the place of a state, with what it has left of each stream, or to the start of the text."""
+        super().rewind(state)
+        # Every process keeps the streams of all, so that each stream gets the sentences that it gets in a single one.
+        rest = state or {"streams": [()] * (self.streams * self.world_size), "windows_left": 0}
+        self._rest = list(map(deque, rest["streams"]))
+        self._windows_left: int = rest["windows_left"]
+
+    def state_dict(self) -> dict[str, Any]:
+        """As in `ShardsLoader`, with what is left of each stream, and at the end of a pass of its windows."""
+        return super().state_dict() | {"streams": list(map(list, self._rest)), "windows_left": self._windows_left}
 
     def steps_of(self, item: str) -> int:
         """Return the number of time steps in which a sentence is read."""
@@ -379,18 +386,6 @@ class UnrolledStreams(ShardsLoader):
             windows = [[stream.popleft() for _ in range(part)] for stream, part in zip(self._rest, parts, strict=True)]
             own = windows[self.rank * self.streams :][: self.streams]
             yield {"windows": {**self._to_ids(own), "first": self._n_yielded == 0}}
-
-    def rewind(self, state: Optional[dict[str, Any]] = None) -> None:
-        """Go to the place of a state, with what it has left of each stream, or to the start of the text."""
-        super().rewind(state)
-        # Every process keeps the streams of all, so that each stream gets the sentences that it gets in a single one.
-        rest = state or {"streams": [()] * (self.streams * self.world_size), "windows_left": 0}
-        self._rest = list(map(deque, rest["streams"]))
-        self._windows_left = rest["windows_left"]
-
-    def state_dict(self) -> dict[str, Any]:
-        """As in `ShardsLoader`, with what is left of each stream, and at the end of a pass of its windows."""
-        return super().state_dict() | {"streams": list(map(list, self._rest)), "windows_left": self._windows_left}
 
     def _to_ids(self, windows: list[list[tuple[str, ...]]]) -> dict[str, Any]:
         width = max(self.window, *map(len, windows))
