@@ -123,7 +123,7 @@ class BidirectionalLanguageModel(Model):
         self.dropout = nn.Dropout(dropout)
         input_dim = self.bilm.lstm.get_output_dim() // 2  # P
         if softmax is None and checkpoint is not None and checkpoint.softmax is not None:
-            self.softmax = saved_softmax(checkpoint, words, input_dim)
+            self.softmax = saved_softmax(checkpoint.softmax, checkpoint.vocabulary, words, input_dim)
         else:
             self.softmax = (softmax or Lazy(FullSoftmax)).construct(vocab_size=len(words), input_dim=input_dim)
         if share_embedding_softmax:

@@ -92,24 +92,16 @@ class AtomicCheckpointer(Checkpointer):
 
         Raises `Stopped` if any process has received a signal.
         """
-        if num_batches_in_epoch_completed == 0:  # `save_epoch` has saved the epoch before its validation
+        if num_batches_in_epoch_completed == 0:  # `save_trained_epoch` has saved it before the validation
             return self.save_or_stop(trainer, saves=False)
         self.training_metrics = {}
         self._batches_since_save += 1
         with suppress(TypeError):  # a loader without a length
             # The trainer counts the batches over which it accumulates gradients as one.
             last = math.ceil(len(trainer.data_loader) / trainer._num_gradient_accumulation_steps)
-            if num_batches_in_epoch_completed == last:  # `save_epoch` follows, which has the metrics
+            if num_batches_in_epoch_completed == last:  # `save_trained_epoch` follows, which has the metrics
                 return False
         return self.save_or_stop(trainer)
-
-    def save_epoch(self, trainer: Trainer, training_metrics: dict[str, Any]) -> None:
-        """Save a checkpoint with the metrics of training after the last batch of an epoch, if one is due.
-
-        Raises `Stopped` if any process has received a signal.
-        """
-        self.training_metrics = training_metrics
-        self.save_or_stop(trainer, ends_epoch=True)
 
     def save_or_stop(self, trainer: Any, saves: bool = True, ends_epoch: bool = False) -> bool:
         """Save a checkpoint if the first process says that one is due, or if any process has received a signal.
@@ -298,8 +290,9 @@ class ExactResume(TrainerCallback):
                 loader.load_state_dict(own["loader"])
         else:
             self._seed = random.getrandbits(31)
-        hook = trainer.model.register_forward_pre_hook(lambda module, inputs: self._before_first_batch(own))
-        self._until_end.enter_context(hook)
+        self._until_end.enter_context(
+            trainer.model.register_forward_pre_hook(lambda module, inputs: self._before_first_batch(own))
+        )
 
     def seed(self, epoch: int) -> None:
         """Let a data loader without a position order the data of an epoch as if the run had not been stopped."""
@@ -379,5 +372,6 @@ def save_trained_epoch(original: Any, trainer: GradientDescentTrainer, epoch: in
         if done == start:
             return {**checkpointer.training_metrics, **metrics}
         if done > start:
-            checkpointer.save_epoch(trainer, metrics)
+            checkpointer.training_metrics = metrics
+            checkpointer.save_or_stop(trainer, ends_epoch=True)
     return metrics

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recomputed
 
 from elmo_plugin.bilm import description_to_tensor
-from elmo_plugin.checkpoints import Checkpoint
+from elmo_plugin.checkpoints import SavedSoftmax
 from elmo_plugin.common import at_least, named_errors, without_memory
 from elmo_plugin.tensors import linear, with_linear
 
@@ -223,13 +223,6 @@ def _convert_output(module: nn.Module, inputs: tuple[Tensor, ...], output: Tenso
     return at_least_float32(output)
 
 
-class LogUniformSample(NamedTuple):
-    """Distinct rows (K,) in the order in which they were drawn, and the number of tries that this took."""
-
-    rows: Tensor
-    n_tries: int
-
-
 @LmSoftmax.register("sampled")
 class SampledSoftmax(WordVectorSoftmax):
     """Trains on the target and K sampled words, as bilm-tf does with TensorFlow's `sampled_softmax_loss`.
@@ -324,8 +317,8 @@ class SampledSoftmax(WordVectorSoftmax):
         """Continue after the last draw: `load_state_dict` has restored `n_draws` when it calls this."""
         self._next_draw = int(self.n_draws)
 
-    def draw(self) -> LogUniformSample:
-        """Draw the next K words."""
+    def draw(self) -> tuple[Tensor, int]:
+        """Draw the rows (K,) of the next K words, and return them with the number of tries that this took."""
         entropy = (self.seed, self._next_draw)
         self._next_draw += 1
         self.n_draws += 1
@@ -395,10 +388,11 @@ def log_uniform(rows: Tensor, vocab_size: int) -> Tensor:
     return torch.log1p(1 / (in_float64(rows) + 1)) / math.log(vocab_size + 1)
 
 
-def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator) -> LogUniformSample:
+def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator) -> tuple[Tensor, int]:
     """Draw words from the log-uniform distribution until `n_samples` are distinct.
 
-    This is TensorFlow's `log_uniform_candidate_sampler` with `unique`, but with many tries at once: the sample is the
+    Return their rows (K,), in the order in which they were drawn, and the number of tries that this took. This is
+    TensorFlow's `log_uniform_candidate_sampler` with `unique`, but with many tries at once: the sample is the
     `n_samples` words that were drawn first.
     """
     tries, firsts = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -408,23 +402,22 @@ def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator
         drawn = torch.expm1(uniform * math.log(vocab_size + 1)).long()  # ⌊(V + 1)ᵘ⌋ - 1
         tries = np.concatenate([tries, drawn.clamp(max=vocab_size - 1).numpy()])
         firsts = np.sort(np.unique(tries, return_index=True)[1])[:n_samples]  # (K,): the first try of each word
-    return LogUniformSample(torch.from_numpy(tries[firsts]), int(firsts[-1]) + 1)
+    return torch.from_numpy(tries[firsts]), int(firsts[-1]) + 1
 
 
-def saved_softmax(checkpoint: Checkpoint, words: list[str], input_dim: int) -> LmSoftmax:
-    """Return the softmax that a biLM was trained with.
+def saved_softmax(saved: SavedSoftmax, vocabulary: Optional[list[str]], words: list[str], input_dim: int) -> LmSoftmax:
+    """Return the softmax that a biLM was trained with, to predict these words.
 
     A file may hold its config, so only registered types are built. AllenNLP would import and call any other name.
 
-    Raises `ConfigurationError` if it does not predict these words, or if its config does not fit its weights.
+    Raises `ConfigurationError` if its `vocabulary` is not the same words, or if its config does not fit its weights.
     """
-    assert checkpoint.softmax is not None
-    if checkpoint.vocabulary != words:
+    if vocabulary != words:
         raise ConfigurationError(
             f"'bilm': expected a softmax over the {len(words)} words of the vocabulary, got one over "
-            f"{len(checkpoint.vocabulary or [])} others; use a vocabulary of type 'pretrained_bilm', or set 'softmax'"
+            f"{len(vocabulary or [])} others; use a vocabulary of type 'pretrained_bilm', or set 'softmax'"
         )
-    config, weights = checkpoint.softmax.config, dict(checkpoint.softmax.state_dict)
+    config, weights = saved.config, dict(saved.state_dict)
     if "weight" in weights and len(weights["weight"]) == len(words) + 1:
         weights["weight"] = weights["weight"][1:]  # it was tied to a table of words, whose row 0 is padding
     choices = LmSoftmax.list_available()

@@ -133,7 +133,7 @@ def test_a_checkpoint_is_due_at_an_epochs_end_by_batches_and_by_minutes(
         clock.now = EPOCH * epochs + batches
         ask(checkpoints, epochs, batches)
         if batches == EPOCH:
-            checkpoints.save_epoch(trainer_at(epochs, batches), {})
+            checkpoints.save_or_stop(trainer_at(epochs, batches), ends_epoch=True)
         point = checkpoints._last_save_num_epochs_completed, checkpoints._last_save_num_batches_in_epoch_completed
         if point == (epochs, batches):
             saved.append(point)

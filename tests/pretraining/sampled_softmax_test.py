@@ -8,7 +8,7 @@ from allennlp.common.checks import ConfigurationError
 from torch import Tensor
 
 from elmo_plugin.pretraining import softmax as softmaxes
-from elmo_plugin.pretraining.softmax import LogUniformSample, SampledSoftmax
+from elmo_plugin.pretraining.softmax import SampledSoftmax
 
 V, P, K = 50, 8, 12
 
@@ -21,8 +21,8 @@ def sampled(vocab_size: int = V, n_samples: int = K, seed: int = 0) -> SampledSo
     return softmax
 
 
-def next_sample(softmax: SampledSoftmax) -> LogUniformSample:
-    """Return the sample that the next call of `forward` will draw."""
+def next_sample(softmax: SampledSoftmax) -> tuple[Tensor, int]:
+    """Return the rows that the next call of `forward` will draw, and the number of tries that this takes."""
     ahead = SampledSoftmax(softmax.vocab_size, P, softmax.n_samples, seed=softmax.seed)
     ahead.load_state_dict(softmax.state_dict())
     return ahead.draw()
@@ -32,25 +32,25 @@ def chances(vocab_size: int) -> list[float]:
     return [math.log((word + 2) / (word + 1)) / math.log(vocab_size + 1) for word in range(vocab_size)]
 
 
-def plain_loss(softmax: SampledSoftmax, sample: LogUniformSample, vector: Tensor, target: int) -> float:
+def plain_loss(softmax: SampledSoftmax, rows: Tensor, n_tries: int, vector: Tensor, target: int) -> float:
     """Compute the loss of one token, score by score."""
 
     def score(word: int) -> float:
         product = sum(x * w for x, w in zip(vector.tolist(), softmax.weight[word].tolist(), strict=True))
-        expected = 1 - (1 - chances(softmax.vocab_size)[word]) ** sample.n_tries
+        expected = 1 - (1 - chances(softmax.vocab_size)[word]) ** n_tries
         return product + softmax.bias[word].item() - math.log(expected)
 
-    others = [score(word) for word in sample.rows.tolist() if word != target]
+    others = [score(word) for word in rows.tolist() if word != target]
     return math.log(sum(math.exp(other) for other in [score(target), *others])) - score(target)
 
 
 @pytest.mark.parametrize("n_samples", [1, K, V - 1])
 def test_the_loss_is_that_of_tensorflows_sampled_softmax_loss(n_samples: int) -> None:
     softmax = sampled(n_samples=n_samples)
-    sample = next_sample(softmax)
-    targets = torch.cat([torch.arange(V), sample.rows])  # accidental hits among them
+    rows, n_tries = next_sample(softmax)
+    targets = torch.cat([torch.arange(V), rows])  # accidental hits among them
     vectors = torch.randn(len(targets), P)
-    wanted = [plain_loss(softmax, sample, *token) for token in zip(vectors, targets.tolist(), strict=True)]
+    wanted = [plain_loss(softmax, rows, n_tries, *token) for token in zip(vectors, targets.tolist(), strict=True)]
     torch.testing.assert_close(softmax(vectors, targets), torch.tensor(wanted), atol=1e-4, rtol=1e-4)
 
 
@@ -58,17 +58,17 @@ def test_the_loss_is_that_of_tensorflows_sampled_softmax_loss(n_samples: int) ->
 def test_the_gradients_are_those_of_torchs_cross_entropy(tokens_in_block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmaxes, "SCORES_IN_BLOCK", tokens_in_block * K)
     softmax = sampled().double()
-    sample = next_sample(softmax)
-    targets = torch.cat([torch.arange(V), sample.rows])  # accidental hits among them
+    rows, n_tries = next_sample(softmax)
+    targets = torch.cat([torch.arange(V), rows])  # accidental hits among them
     vectors = torch.randn(len(targets), P, dtype=torch.float64, requires_grad=True)
     factors = torch.randn(len(targets), dtype=torch.float64)
     inputs = [vectors, softmax.weight, softmax.bias]
     gradients = torch.autograd.grad((softmax(vectors, targets) * factors).sum(), inputs)
 
     chance = torch.tensor(chances(V), dtype=torch.float64)
-    offset = softmax.bias - (1 - (1 - chance) ** sample.n_tries).log()
-    drawn = (vectors @ softmax.weight.T + offset)[:, sample.rows]
-    drawn = drawn.masked_fill(targets.unsqueeze(1) == sample.rows, -math.inf)
+    offset = softmax.bias - (1 - (1 - chance) ** n_tries).log()
+    drawn = (vectors @ softmax.weight.T + offset)[:, rows]
+    drawn = drawn.masked_fill(targets.unsqueeze(1) == rows, -math.inf)
     right = (vectors * softmax.weight[targets]).sum(dim=1) + offset[targets]
     losses = -torch.cat([right.unsqueeze(1), drawn], dim=1).log_softmax(dim=1)[:, 0]
     torch.testing.assert_close(gradients, torch.autograd.grad((losses * factors).sum(), inputs))
@@ -99,7 +99,7 @@ def test_draws_differ_and_depend_on_the_seed_and_leave_torchs_generator_alone() 
     softmaxes = [sampled(seed=seed) for seed in (0, 1, 2**32 + 7, 0)]
     torch.manual_seed(8)
     before = torch.get_rng_state()
-    draws = [[tuple(softmax.draw().rows.tolist()) for _ in range(4)] for softmax in softmaxes]
+    draws = [[tuple(softmax.draw()[0].tolist()) for _ in range(4)] for softmax in softmaxes]
     assert draws[0] == draws[3]  # as two processes of a distributed run
     assert len({rows for draw in draws[:3] for rows in draw}) == 12
     assert torch.equal(before, torch.get_rng_state())

@@ -11,9 +11,8 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from elmo_plugin.checkpoints import Checkpoint, SavedSoftmax
+from elmo_plugin.checkpoints import SavedSoftmax
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, SampledSoftmax, saved_softmax
-from tests.oracles import options
 
 V, P, N = 60, 16, 23
 CUTOFFS = [10, 30]
@@ -155,8 +154,7 @@ def saved(softmax: LmSoftmax, **config: Any) -> LmSoftmax:
     """Build a softmax from its weights and its changed config, as from a file."""
     words = [str(row) for row in range(V)]
     weights = {name: value for name, value in softmax.state_dict().items() if name != "_extra_state"}
-    checkpoint = Checkpoint(options(), {}, SavedSoftmax({**softmax.config, **config}, weights), words)
-    return saved_softmax(checkpoint, words, P)
+    return saved_softmax(SavedSoftmax({**softmax.config, **config}, weights), words, words, P)
 
 
 @pytest.mark.parametrize("softmax", every_softmax(), ids=lambda softmax: type(softmax).__name__)
