@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, filterfalse, islice
 from pathlib import Path
 from typing import Optional, final
 
@@ -72,9 +72,8 @@ def select_words(counts: Counter[str], min_count: int = 1, max_size: Optional[in
     `max_size` is the largest number of lines, including the marks. Marks in the text and tokens that AllenNLP reserves
     are not counted as words.
     """
-    words = (word for word, count in counts.items() if count >= min_count)
-    words = (word for word in words if word not in MARKS and not RESERVED.fullmatch(word))
-    return [*MARKS, *sorted(words, key=lambda word: (-counts[word], word))][:max_size]
+    words = (word for word, count in counts.items() if count >= min_count and word not in MARKS)
+    return [*MARKS, *sorted(filterfalse(RESERVED.fullmatch, words), key=lambda word: (-counts[word], word))][:max_size]
 
 
 def vocabulary_of(words: list[str], place: Location = "vocabulary") -> "BiLMVocabulary":
