@@ -107,8 +107,7 @@ class BidirectionalLanguageModel(Model):
         probability(dropout=dropout)
         words = words_of(vocab)
         self.bilm, checkpoint = build_trainable_bilm(words, bilm_keys(bilm), kernel, serialization_dir)
-        options = self.bilm.options
-        options = replace(options, language=options.language or language_in(vocab))
+        options = replace(self.bilm.options, language=self.bilm.options.language or language_in(vocab))
         if contextualizer is not None:  # its config becomes part of the biLM's options
             params = contextualizer._params
             config = {"type": params} if isinstance(params, str) else params.as_dict(quiet=True)

@@ -200,9 +200,12 @@ class ShardsLoader(DataLoader, ABC):
     @cached_property
     def batches_per_pass(self) -> int:
         """The number of batches of each pass, which takes reading the whole text to count."""
-        blocks = chain.from_iterable(map(blocks_of, self.groups))
-        progress = Tqdm.tqdm(blocks, desc="counting batches", unit=f" blocks of {BLOCK:,} sentences")
-        n_steps = sum(self.steps_of(item) for block in progress for item in self.items(block))
+        blocks = Tqdm.tqdm(
+            chain.from_iterable(map(blocks_of, self.groups)),
+            desc="counting batches",
+            unit=f" blocks of {BLOCK:,} sentences",
+        )
+        n_steps = sum(self.steps_of(item) for block in blocks for item in self.items(block))
         return ceil(n_steps / self.steps_per_batch)
 
     def __len__(self) -> int:
@@ -281,13 +284,12 @@ class ShardsLoader(DataLoader, ABC):
             self._place = self._place[0] + 1, 0, 0, 0
 
     def _settings(self) -> dict[str, Any]:
-        epoch = {"batches_per_epoch": len(self)} if self.endless else {}
         return {
             "order": ORDER,
             # The size of the text identifies it: to compare the content would take too long.
             "files": len(self.shards),
             "bytes": sum(shard.stat().st_size for shard in self.shards),
-            **epoch,
+            "batches_per_epoch": len(self) if self.endless else None,
             "shuffle": self.endless,
             "seed": self.seed,
             **self.sizes,
@@ -343,8 +345,15 @@ class UnrolledStreams(ShardsLoader):
         at_least(1, streams=streams, window=window)
         self.streams = streams
         self.window = window
-        sizes = {"streams": streams, "window": window}
-        super().__init__(reader, data_path, streams * window, sizes, shuffle, seed, batches_per_epoch)
+        super().__init__(
+            reader,
+            data_path,
+            steps_per_batch=streams * window,
+            sizes={"streams": streams, "window": window},
+            shuffle=shuffle,
+            seed=seed,
+            batches_per_epoch=batches_per_epoch,
+        )
 
     def rewind(self, state: Optional[dict[str, Any]] = None) -> None:
         """Go to the place of a state, with what it has left of each stream, or to the start of the text."""
@@ -446,8 +455,15 @@ class SentenceBatches(ShardsLoader):
             )
         self.max_tokens = max_tokens
         self.max_sentence_length = max_sentence_length
-        sizes = {"max_tokens": max_tokens, "max_sentence_length": max_sentence_length}
-        super().__init__(reader, data_path, 1, sizes, shuffle, seed, batches_per_epoch)
+        super().__init__(
+            reader,
+            data_path,
+            steps_per_batch=1,
+            sizes={"max_tokens": max_tokens, "max_sentence_length": max_sentence_length},
+            shuffle=shuffle,
+            seed=seed,
+            batches_per_epoch=batches_per_epoch,
+        )
 
     def items(self, lines: list[str]) -> list[list[list[str]]]:
         """Divide sentences into batches of similar length, whose number does not depend on the order of the lines."""

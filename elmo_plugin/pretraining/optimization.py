@@ -73,11 +73,13 @@ class Muon(MultiOptimizer):
         if len(betas) != 2:
             raise ConfigurationError(f"'betas': expected two numbers, got {list(betas)}")
         matrices = list(MATRICES) if matrices is None else matrices
-        orthogonal: list[nn.Parameter] = []
-        others: list[nn.Parameter] = []
-        for name, weight in model_parameters:
-            is_matrix = weight.dim() == 2 and any(re.search(pattern, name) for pattern in matrices)
-            (orthogonal if is_matrix else others).append(weight)
+        names = {
+            name
+            for name, weight in model_parameters
+            if weight.dim() == 2 and any(re.search(pattern, name) for pattern in matrices)
+        }
+        orthogonal = [weight for name, weight in model_parameters if name in names]
+        others = [weight for name, weight in model_parameters if name not in names]
         if not orthogonal or not others:
             matched = "no matrix" if others else "all weights"
             raise ConfigurationError(

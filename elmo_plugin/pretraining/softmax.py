@@ -319,11 +319,10 @@ class SampledSoftmax(WordVectorSoftmax):
 
     def draw(self) -> tuple[Tensor, int]:
         """Draw the rows (K,) of the next K words, and return them with the number of tries that this took."""
-        entropy = (self.seed, self._next_draw)
+        # torch's generator uses only 32 bits of its seed, so both numbers are mixed into them.
+        (seed,) = np.random.SeedSequence((self.seed, self._next_draw)).generate_state(1)
         self._next_draw += 1
         self.n_draws += 1
-        # torch's generator uses only 32 bits of its seed, so both numbers are mixed into them.
-        (seed,) = np.random.SeedSequence(entropy).generate_state(1)
         return draw_log_uniform(self.vocab_size, self.n_samples, torch.Generator().manual_seed(int(seed)))
 
 
