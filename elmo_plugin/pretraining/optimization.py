@@ -119,9 +119,7 @@ class OrthogonalMomentum(torch.optim.Optimizer):
         """Update all weights that have a gradient."""
         for group in self.param_groups:
             lr, momentum = group["lr"], group["momentum"]
-            for weight in group["params"]:
-                if weight.grad is None:
-                    continue
+            for weight in [weight for weight in group["params"] if weight.grad is not None]:
                 state = self.state[weight]
                 if not state:
                     state["momentum_buffer"] = torch.zeros_like(weight)

@@ -313,14 +313,10 @@ class ExactResume(TrainerCallback):
     ) -> None:
         """In training, report the mean loss of the whole epoch; in validation, stop if a signal asks for it."""
         if is_training:
-            self.loss += batch_metrics["batch_loss"]
+            self.loss = batch_metrics["batch_loss"] + (self.loss if batch_number > 1 else 0.0)
             batch_metrics["loss"] = self.loss / batch_number
         else:
             trainer._checkpointer.save_or_stop(trainer, saves=False)  # type: ignore[union-attr]
-
-    def on_epoch(self, *args: Any, **kwargs: Any) -> None:
-        """Forget the loss of the epoch."""
-        self.loss = 0.0
 
     def on_end(self, *args: Any, **kwargs: Any) -> None:
         """Restore the signal handlers, and discard the state of the checkpoint if no batch was trained."""
