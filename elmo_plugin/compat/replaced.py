@@ -52,7 +52,7 @@ REPLACED = {
         "allennlp.models.archival.load_archive",
         # elmo/elmo.py
         "allennlp.modules.elmo.Elmo.from_params",
-        # pretraining: what needs the language model and the exact resume
+        # pretraining/trainer.py
         "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch",
         "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss",
         "allennlp.training.gradient_descent_trainer.GradientDescentTrainer.batch_outputs",

@@ -10,8 +10,8 @@ from elmo_plugin.pretraining.predictor import (
     load_language_model,
     sentence_log_probabilities,
 )
-from elmo_plugin.pretraining.resume import AtomicCheckpointer, ExactResume, check_processes
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, SampledSoftmax, WordVectorSoftmax
+from elmo_plugin.pretraining.trainer import AtomicCheckpointer, ExactResume, check_processes
 from elmo_plugin.pretraining.vocabulary import BiLMVocabulary
 from elmo_plugin.text import HELDOUT, Prepared, find_shards, prepare_text
 

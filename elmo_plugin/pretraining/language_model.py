@@ -15,7 +15,6 @@ from allennlp.data import TextFieldTensors, Vocabulary
 from allennlp.models import Model
 from allennlp.modules import Seq2SeqEncoder
 from allennlp.nn.util import dist_reduce_sum
-from allennlp.training import GradientDescentTrainer
 from torch import Tensor, distributed, nn
 
 from elmo_plugin.bilm import (
@@ -31,8 +30,7 @@ from elmo_plugin.bilm import (
     warn_of_fallback,
 )
 from elmo_plugin.checkpoints import Checkpoint, bilm_keys, build_bilm, find_checkpoint, in_order_of, resolve_bilm
-from elmo_plugin.common import is_ours, probability
-from elmo_plugin.compat import replaces
+from elmo_plugin.common import probability
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.pretraining.causality import check_causality
 from elmo_plugin.pretraining.metrics import BidirectionalPerplexity, Throughput, WordOrder
@@ -42,8 +40,6 @@ from elmo_plugin.tensors import outside_of_graphs
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Parameters of `mallopt`, from glibc's `malloc.h`."""
-MOST_NATS_OF_TOKEN, MOST_NATS_OF_SENTENCE = 700, 1e6
-"""Losses are means of tokens or sentences. From 700 nats on, no float holds a perplexity."""
 PRIMITIVES = 128
 """The number of routines, one per shape of a product, that oneDNN caches in training. Its own default is 1,024."""
 
@@ -323,43 +319,6 @@ def select(outputs: Tensor, targets: Tensor, present: Tensor) -> tuple[Tensor, T
     rows = targets.flatten()[places] - 1  # (N,): the softmax has no row for padding
     vectors = outputs.flatten(0, 1).index_select(0, places.to(device, non_blocking=True))
     return vectors, rows.to(device, non_blocking=True)
-
-
-@replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer.batch_outputs")
-def stop_if_diverged(
-    original: Any, trainer: GradientDescentTrainer, batch: dict[str, Any], for_training: bool
-) -> dict[str, Any]:
-    """Raise `ConfigurationError` if the loss of a batch of a model of this package is out of all bounds.
-
-    Replaces the method `batch_outputs` of the trainer, which knows the number of the batch and the learning rate. Other
-    models, whose losses may be in any unit, are trained as before.
-    """
-    outputs: dict[str, Any] = original(trainer, batch, for_training)
-    if "loss" in outputs and is_ours(type(trainer.model)):
-        nats = outputs["loss"].item() - (outputs["reg_loss"].item() if "reg_loss" in outputs else 0.0)
-        most = MOST_NATS_OF_TOKEN if isinstance(trainer.model, BidirectionalLanguageModel) else MOST_NATS_OF_SENTENCE
-        if not nats < most:
-            epoch, done = trainer._epochs_completed + 1, trainer._batches_in_epoch_completed
-            where = f"batch {done + 1} of epoch {epoch}" if for_training else f"the validation of epoch {epoch}"
-            rate = max(group["lr"] for group in trainer.optimizer.param_groups)
-            raise ConfigurationError(
-                f"training diverged: the loss in {where} is {nats:.3g} at the learning rate {rate:.3g}; start again "
-                "with a lower rate, or with a smaller 'grad_norm'"
-            )
-    return outputs
-
-
-@replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss")
-def loss_of_tokens(original: Any, trainer: GradientDescentTrainer, epoch: int) -> tuple[float, Any, int]:
-    """Validate, and return the loss of a language model as the mean of all tokens, as in its perplexity.
-
-    Replaces the method `_validation_loss` of the trainer, which returns the sum of the losses of the batches, and their
-    number. Other models are validated as before.
-    """
-    loss, reg_loss, n_batches = original(trainer, epoch)
-    if isinstance(trainer.model, BidirectionalLanguageModel):
-        loss = n_batches * trainer.model.perplexity.nats()
-    return loss, reg_loss, n_batches
 
 
 @cache

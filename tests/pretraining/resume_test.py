@@ -19,7 +19,8 @@ from allennlp.training.checkpointer import Checkpointer
 from allennlp.training.trainer import TrainerCheckpoint
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
-from elmo_plugin.pretraining import AtomicCheckpointer, ExactResume, resume
+from elmo_plugin.pretraining import AtomicCheckpointer, ExactResume
+from elmo_plugin.pretraining import trainer as trainer_module
 from elmo_plugin.pretraining.loaders import ShardsLoader
 from tests import killer  # noqa: F401  (registers `kill` and `stop`)
 from tests.distributed_jobs import context, start_processes
@@ -101,7 +102,7 @@ def test_an_incomplete_checkpoint_does_not_count_and_batch_50_is_not_removed_wit
 def test_a_checkpoint_of_a_newer_version_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(AtomicCheckpointer(tmp_path), 1, 5)
     assert AtomicCheckpointer(tmp_path).load_checkpoint() is not None
-    monkeypatch.setattr(resume, "VERSION", 2)
+    monkeypatch.setattr(trainer_module, "VERSION", 2)
     save(AtomicCheckpointer(tmp_path), 1, 6)
     monkeypatch.undo()
     with pytest.raises(ConfigurationError, match="expected version 1, got 2") as caught:
@@ -125,7 +126,7 @@ def test_a_checkpoint_is_due_at_an_epochs_end_by_batches_and_by_minutes(
 ) -> None:
     """A batch takes a second. The time of day does not count, because it may be set back."""
     clock = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: -clock.now, now=0.0)
-    monkeypatch.setattr(resume, "time", clock)
+    monkeypatch.setattr(trainer_module, "time", clock)
     monkeypatch.setattr("allennlp.training.checkpointer.time", clock)
     checkpoints = Checkpointer.from_params(Params({"type": "atomic", **keys}), serialization_dir=str(tmp_path))
     saved = []

@@ -1,4 +1,7 @@
-"""Exact resume: what a checkpoint of pretraining holds, when it is saved, and how a run stops and continues."""
+"""What AllenNLP's trainer does otherwise in pretraining: exact resume, the loss of tokens, and an end if it diverges.
+
+Exact resume is what a checkpoint holds, when it is saved, and how a run stops and continues.
+"""
 
 import math
 import random
@@ -21,13 +24,15 @@ from allennlp.training.trainer import Trainer, TrainerCheckpoint
 from torch import distributed
 
 from elmo_plugin.bilm import BiLM, CarriedState
-from elmo_plugin.common import Stopped, at_least, atomic_file, on_stop_signal
+from elmo_plugin.common import Stopped, at_least, atomic_file, is_ours, on_stop_signal
 from elmo_plugin.compat import replaces
 from elmo_plugin.pretraining.language_model import BidirectionalLanguageModel
 from elmo_plugin.pretraining.loaders import ShardsLoader
 
 VERSION = 1
 """The version of what a training state holds beside AllenNLP's own."""
+MOST_NATS_OF_TOKEN, MOST_NATS_OF_SENTENCE = 700, 1e6
+"""Losses are means of tokens or sentences. From 700 nats on, no float holds a perplexity."""
 
 
 @Checkpointer.register("atomic")
@@ -371,3 +376,40 @@ def save_trained_epoch(original: Any, trainer: GradientDescentTrainer, epoch: in
             checkpointer.training_metrics = metrics
             checkpointer.save_or_stop(trainer, ends_epoch=True)
     return metrics
+
+
+@replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer.batch_outputs")
+def stop_if_diverged(
+    original: Any, trainer: GradientDescentTrainer, batch: dict[str, Any], for_training: bool
+) -> dict[str, Any]:
+    """Raise `ConfigurationError` if the loss of a batch of a model of this package is out of all bounds.
+
+    Replaces the method `batch_outputs` of the trainer, which knows the number of the batch and the learning rate. Other
+    models, whose losses may be in any unit, are trained as before.
+    """
+    outputs: dict[str, Any] = original(trainer, batch, for_training)
+    if "loss" in outputs and is_ours(type(trainer.model)):
+        nats = outputs["loss"].item() - (outputs["reg_loss"].item() if "reg_loss" in outputs else 0.0)
+        most = MOST_NATS_OF_TOKEN if isinstance(trainer.model, BidirectionalLanguageModel) else MOST_NATS_OF_SENTENCE
+        if not nats < most:
+            epoch, done = trainer._epochs_completed + 1, trainer._batches_in_epoch_completed
+            where = f"batch {done + 1} of epoch {epoch}" if for_training else f"the validation of epoch {epoch}"
+            rate = max(group["lr"] for group in trainer.optimizer.param_groups)
+            raise ConfigurationError(
+                f"training diverged: the loss in {where} is {nats:.3g} at the learning rate {rate:.3g}; start again "
+                "with a lower rate, or with a smaller 'grad_norm'"
+            )
+    return outputs
+
+
+@replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss")
+def loss_of_tokens(original: Any, trainer: GradientDescentTrainer, epoch: int) -> tuple[float, Any, int]:
+    """Validate, and return the loss of a language model as the mean of all tokens, as in its perplexity.
+
+    Replaces the method `_validation_loss` of the trainer, which returns the sum of the losses of the batches, and their
+    number. Other models are validated as before.
+    """
+    loss, reg_loss, n_batches = original(trainer, epoch)
+    if isinstance(trainer.model, BidirectionalLanguageModel):
+        loss = n_batches * trainer.model.perplexity.nats()
+    return loss, reg_loss, n_batches
