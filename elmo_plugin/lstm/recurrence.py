@@ -105,8 +105,9 @@ def backward_steps(inputs: LstmInputs, trace: Trace, gradients: Gradients) -> Ls
     by_projection = inputs.projection and _transposed(inputs.projection, gradients.gates.dtype, sizes)
     d_hidden, d_cell = (part.clone(memory_format=torch.contiguous_format) for part in gradients.state)
     d_cell_outputs = cell.new_empty(cell.size(0), max(sizes, default=0), cell.size(2))  # (R, active, H)
-    traced = (trace.outputs, trace.activations, trace.cells)
-    all_outputs, all_activations, all_cells = (each.split(sizes, dim=1) for each in traced)
+    all_outputs, all_activations, all_cells = (
+        each.split(sizes, dim=1) for each in (trace.outputs, trace.activations, trace.cells)
+    )
     steps = [each.split(sizes, dim=1) for each in (gradients.outputs, gradients.gates, gradients.raw)]
     for step in reversed(range(len(sizes))):
         active = sizes[step]
@@ -191,8 +192,7 @@ def packed(
     state = LstmState(hidden.to(dtype), cell.to(dtype))  # (R, B, P), (R, B, H)
     # TensorFlow's `LSTMCell` applies `proj_clip` only if there is a projection.
     inputs = inputs._replace(state=state, clips=clips if projection is not None else LstmClips(clips.cell))
-    weights = (*recurrent.weights, *(() if projection is None else projection.weights))
-    tensors = (gates, *state, *weights)
+    tensors = (gates, *state, *recurrent.weights, *(() if projection is None else projection.weights))
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         outputs, *after = Recurrence.apply(inputs, forward, backward, *tensors)
         return outputs, LstmState(*after)

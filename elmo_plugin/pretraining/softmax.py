@@ -3,7 +3,6 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Optional
 
 import numpy as np
@@ -112,9 +111,11 @@ class WordVectorSoftmax(LmSoftmax):
             return nn.functional.cross_entropy(scores, targets, reduction="none")  # (N,)
 
         weight = self.word_vectors()  # (V, P)
-        score = partial(recomputed, cross_entropy, use_reentrant=False, preserve_rng_state=False)
-        chunks = zip(vectors.split(self.tokens_at_once), targets.split(self.tokens_at_once), strict=True)
-        return torch.cat([score(*chunk, weight, self.bias) for chunk in chunks])  # (N,)
+        losses = [
+            recomputed(cross_entropy, *chunk, weight, self.bias, use_reentrant=False, preserve_rng_state=False)
+            for chunk in _blocks(self.tokens_at_once, vectors, targets)
+        ]
+        return torch.cat(losses)  # (N,)
 
     def tie(self, table: nn.Embedding) -> None:
         """Use the table as the weight. The bias is not shared."""
@@ -342,8 +343,7 @@ class SampledCrossEntropy(torch.autograd.Function):
         in_order, order = rows.sort()
         near = torch.searchsorted(in_order, targets).clamp_(max=len(rows) - 1)  # (N,)
         places = order[near].unsqueeze(1), (in_order[near] == targets).unsqueeze(1)  # (N, 1) each
-        on_cpu = drawn.device.type == "cpu"
-        ctx.block = max(1, SCORES_IN_BLOCK // len(rows)) if on_cpu else len(targets)
+        ctx.block = max(1, SCORES_IN_BLOCK // len(rows)) if drawn.device.type == "cpu" else len(targets)
         totals = []
         for some, *where, of_target in _blocks(ctx.block, drawn, *places, right):
             scores = _without_targets(some, offset, *where)  # (block, K)
