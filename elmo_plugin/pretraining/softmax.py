@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint as recomputed
 from elmo_plugin.bilm import description_to_tensor
 from elmo_plugin.checkpoints import SavedSoftmax
 from elmo_plugin.common import at_least, named_errors, without_memory
-from elmo_plugin.tensors import linear, with_linear
+from elmo_plugin.tensors import Linear, linear
 
 MOST_SCORES = 2**24
 """Scores that a softmax computes at once by default: 64 MB in float32."""
@@ -196,11 +196,10 @@ class AdaptiveSoftmax(LmSoftmax):
                 f"'div_value': expected 1 or more, and what leaves cluster {len(cutoffs)} at least 1 of {input_dim} "
                 f"dimensions, got {div_value}"
             )
-        self.adaptive = with_linear(nn.AdaptiveLogSoftmaxWithLoss(input_dim, vocab_size, cutoffs, div_value))
-        # Under autocast the scores are bfloat16, and so would the log-softmax be.
-        for module in self.adaptive.modules():
-            if isinstance(module, nn.Linear):
-                module.register_forward_hook(_convert_output)
+        self.adaptive = nn.AdaptiveLogSoftmaxWithLoss(input_dim, vocab_size, cutoffs, div_value)
+        for part in self.adaptive.modules():
+            if isinstance(part, nn.Linear):
+                part.__class__ = Float32Linear  # which differs in `forward` alone
 
     @property
     def config(self) -> dict[str, Any]:
@@ -219,9 +218,12 @@ class AdaptiveSoftmax(LmSoftmax):
         return -self.adaptive(at_least_float32(vectors), targets).output  # (N,)
 
 
-def _convert_output(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    # A named function, because hooks are pickled and copied with their model.
-    return at_least_float32(output)
+class Float32Linear(Linear):
+    """A `Linear` whose outputs are float32 even under autocast, or else a log-softmax of them would be bfloat16."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map values (N, I) to (N, O)."""
+        return at_least_float32(super().forward(input))
 
 
 @LmSoftmax.register("sampled")

@@ -16,7 +16,6 @@ from elmo_plugin.tensors.products import (
     fastest_way,
     linear,
     weight_gradient,
-    with_linear,
 )
 from elmo_plugin.tensors.versions import Kept, Versions
 
@@ -39,5 +38,4 @@ __all__ = [
     "outside_of_graphs",
     "product_type",
     "weight_gradient",
-    "with_linear",
 ]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from enum import Enum, auto
 from functools import cache, partial
-from typing import Any, Optional, TypeVar
+from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +23,6 @@ from torch import Tensor, nn
 from elmo_plugin.tensors.int8 import Int8Weight
 from elmo_plugin.tensors.number_types import is_intel, product_type
 from elmo_plugin.tensors.outside_of_graphs import outside_of_graphs
-
-Module = TypeVar("Module", bound=nn.Module)
 
 ANY = sys.maxsize
 FEW = 32
@@ -264,14 +262,6 @@ class Linear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """Map values (N, I) to (N, O)."""
         return linear(input, self.weight, self.bias)
-
-
-def with_linear(module: Module) -> Module:
-    """Make each `torch.nn.Linear` in a module a `Linear`, with the same parameters, and return the module."""
-    for part in module.modules():
-        if type(part) is nn.Linear:
-            part.__class__ = Linear  # which differs in `forward` alone
-    return module
 
 
 class _Linear(torch.autograd.Function):

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from elmo_plugin.checkpoints import SavedSoftmax
 from elmo_plugin.pretraining.softmax import AdaptiveSoftmax, FullSoftmax, LmSoftmax, SampledSoftmax, saved_softmax
+from elmo_plugin.tensors import Linear
 
 V, P, N = 60, 16, 23
 CUTOFFS = [10, 30]
@@ -118,6 +119,20 @@ def test_adaptive_is_torchs_and_its_probabilities_of_all_words_add_up_to_one() -
         torch.testing.assert_close((-every).exp().sum(dim=1), torch.ones(N))
         wanted = every.gather(1, targets.unsqueeze(1)).squeeze(1)
         torch.testing.assert_close(softmax(vectors, targets), wanted)
+
+
+def test_adaptives_modules_are_ours_and_keep_torchs_parameters_and_draw_no_random_numbers() -> None:
+    torch.manual_seed(1)
+    softmax = AdaptiveSoftmax(V, P, CUTOFFS)
+    state = torch.get_rng_state()
+    torch.manual_seed(1)
+    torchs = nn.AdaptiveLogSoftmaxWithLoss(P, V, CUTOFFS)
+    assert torch.equal(torch.get_rng_state(), state)
+    linears = [part for part in softmax.modules() if isinstance(part, nn.Linear)]
+    assert len(linears) == 5 and all(isinstance(part, Linear) for part in linears)
+    torch.testing.assert_close(softmax.adaptive.state_dict(), torchs.state_dict(), rtol=0, atol=0)
+    vectors, targets = vectors_and_targets()
+    torch.testing.assert_close(softmax.nll(vectors, targets), -torchs(vectors, targets).output)
 
 
 def test_a_cluster_whose_words_do_not_occur_gets_gradients_of_zero() -> None:

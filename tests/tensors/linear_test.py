@@ -5,10 +5,10 @@ from typing import Optional
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from elmo_plugin.tensors import Linear, linear, weight_gradient, with_linear
+from elmo_plugin.tensors import linear, weight_gradient
 
 SIZES = [(7, 5, 3), (1, 4, 6), (70, 3, 260), (0, 4, 2)]
 WANT = [(True, True, True), (True, False, False), (False, True, False), (False, True, True)]
@@ -76,21 +76,6 @@ def test_autocast_decides_the_type() -> None:
     assert found.dtype == wanted.dtype == torch.bfloat16
     assert torch.equal(found, wanted)
     assert all(gradient.dtype == torch.float32 for gradient in gradients(found, (rows, weight, bias)))
-
-
-def test_replaced_modules_keep_their_parameters_and_draw_no_random_numbers() -> None:
-    torch.manual_seed(1)
-    module = nn.Sequential(nn.Linear(4, 3), nn.Sequential(nn.Linear(3, 2, bias=False), nn.Tanh()))
-    parameters, state, rows = dict(module.named_parameters()), torch.get_rng_state(), torch.randn(5, 4)
-    wanted = module(rows)
-    torch.set_rng_state(state)
-    assert with_linear(module) is module
-    assert torch.equal(torch.get_rng_state(), state)
-    assert isinstance(module[0], Linear) and isinstance(module[1][0], Linear)
-    assert {name: id(value) for name, value in module.named_parameters()} == {
-        name: id(value) for name, value in parameters.items()
-    }
-    torch.testing.assert_close(module(rows), wanted)
 
 
 def test_second_derivatives_equal_torchs() -> None:
