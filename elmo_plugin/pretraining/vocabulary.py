@@ -43,7 +43,6 @@ _NAMES = [*MARKS[:2], DEFAULT_OOV_TOKEN]
 RESERVED = re.compile(f"{DEFAULT_PADDING_TOKEN}|{DEFAULT_OOV_TOKEN}|.*@@NEWLINE@@.*", re.DOTALL)
 # Unicode's other spaces are allowed: the vocabulary files of other tools contain them as words.
 BLANK = re.compile(r"\s", re.ASCII)
-NAMESPACE = "tokens"
 LANGUAGE = "language_tags"
 """The namespace whose only entry is the code of the language. AllenNLP pads no namespace whose name ends in `tags`."""
 SHARDS_OF_A_LANGUAGE, LINES_OF_A_LANGUAGE = 5, 200
@@ -223,7 +222,7 @@ class WordIds:
     """
 
     def __init__(self, vocab: Vocabulary) -> None:
-        self._index = vocab.get_token_to_index_vocabulary(NAMESPACE)
+        self._index = vocab.get_token_to_index_vocabulary()
 
     def of_sentences(self, sentences: Sequence[Sequence[str]]) -> TextFieldTensors:
         """Return the ids (B, T, C) and (B, T) of B sentences, in the form of a batch of `text_shards` instances."""
