@@ -289,7 +289,7 @@ class ShardsLoader(DataLoader, ABC):
             # The size of the text identifies it: to compare the content would take too long.
             "files": len(self.shards),
             "bytes": sum(shard.stat().st_size for shard in self.shards),
-            "batches_per_epoch": len(self) if self.endless else None,
+            **({"batches_per_epoch": len(self)} if self.endless else {}),
             "shuffle": self.endless,
             "seed": self.seed,
             **self.sizes,
