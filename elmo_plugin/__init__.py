@@ -16,18 +16,16 @@ Dimension key: B sentences · T tokens · C characters per token · L layers (LS
 D = 2P · H cell · V vocabulary · S streams · U unrolled steps · in `lstm/` N packed tokens · I its input width.
 """
 
+from importlib.util import find_spec
+
 from elmo_plugin.postponed_imports import postponed_imports
 
-with postponed_imports():
-    try:
-        import allennlp  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "allennlp":
-            raise
-        raise ModuleNotFoundError(
-            "No module named 'allennlp'; install it with: pip install --no-deps allennlp==2.10.1", name="allennlp"
-        ) from None
+if find_spec("allennlp") is None:
+    raise ModuleNotFoundError(
+        "No module named 'allennlp'; install it with: pip install --no-deps allennlp==2.10.1", name="allennlp"
+    )
 
+with postponed_imports():
     import elmo_plugin.compat  # noqa: F401  (repairs AllenNLP before another package imports more of it)
     from elmo_plugin import (
         analysis,
