@@ -1,8 +1,11 @@
-"""Read JSON from untrusted sources, with limits on its size and depth."""
+"""Read JSON from untrusted sources, with limits on its size and depth, and check that it has the expected settings."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
+
+from allennlp.common.checks import ConfigurationError
 
 MOST_BYTES = 2**24
 """The largest file. An options file takes a kilobyte, or ten megabytes with a vocabulary of a million words."""
@@ -10,6 +13,8 @@ MOST_DEPTH = 100
 """The deepest nesting of lists and objects. Printing deeper ones could exceed Python's recursion limit."""
 MOST_VALUES = 2**21
 """The most brackets and commas. An empty list takes two bytes in a file and eighty in memory."""
+LONGEST = 200
+"""The number of characters of a value that an error shows."""
 
 
 def parse_json(text: str) -> dict[str, Any]:
@@ -43,3 +48,24 @@ def read_json(path: Path) -> dict[str, Any]:
     if len(content) > MOST_BYTES:
         raise ValueError(f"expected at most {MOST_BYTES:,} bytes, got more")
     return parse_json(content.decode("utf-8"))
+
+
+def check_made_with(
+    place: str, found: Union[Mapping[str, Any], Path, bytes], expected: Mapping[str, Any], advice: str
+) -> None:
+    """Raise `ConfigurationError` if the settings `found` in `place` differ from the `expected` ones.
+
+    The place is a cache, an unfinished run or a checkpoint. What was found may be a file or a text of JSON. The
+    error shows each key that differs with both values, and ends with `advice`. Keys that only `found` has are ignored.
+    """
+    if not isinstance(found, Mapping):
+        try:
+            found = read_json(found) if isinstance(found, Path) else parse_json(found.decode())
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"'{place}' does not say what it was made with: {error}; {advice}") from error
+    changed = [key for key, value in expected.items() if key not in found or found[key] != value]
+    if changed:
+        shown = "; ".join(
+            f"'{key}': expected {expected[key]!r:.{LONGEST}}, got {found.get(key)!r:.{LONGEST}}" for key in changed
+        )
+        raise ConfigurationError(f"'{place}' was made with other settings than this run ({shown}); {advice}")
