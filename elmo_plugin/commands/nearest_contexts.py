@@ -33,7 +33,6 @@ colours: one token and its sense (or O) per line, a blank line after a sentence:
 import argparse
 import shlex
 from pathlib import Path
-from typing import Union
 
 from elmo_plugin.commands.arguments import add_bilm, count, output, print_page, reject, say_written
 
@@ -97,20 +96,19 @@ def run(args: argparse.Namespace) -> None:
     )
     queries = list(map(analysis.find_query, args.query, args.word))
     embedder = embedding.load(args.bilm, "all", cuda_device=args.cuda_device, initial_state=args.initial_state)
-    lines: Union[list[Path], list[str]] = paths
+    corpus = embedding.Corpus(paths, text.AsciiSpacesTokenizer())
     senses = None
     if args.senses:
         sentences = analysis.read_senses(
             paths[0], models.ColumnTagsReader(token_column=0, max_instances=args.sentences)
         )
-        lines = [" ".join(sentence.tokens) for sentence in sentences]
+        corpus = embedding.Corpus([" ".join(sentence.tokens) for sentence in sentences], text.AsciiSpacesTokenizer())
         senses = {
             (line, position): sense
             for line, sentence in enumerate(sentences, 1)
             for position, sense in enumerate(sentence.labels)
             if sense is not None
         }
-    corpus = embedding.Corpus(lines, text.AsciiSpacesTokenizer())
     if not queries:
         words = analysis.frequent_words(corpus, args.sentences, language=bilm.language_of(embedder.elmo))
         print_page(analysis.frequent_words_page(words), "words.md")
