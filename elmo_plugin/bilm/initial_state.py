@@ -14,7 +14,6 @@ from torch import Tensor
 from elmo_plugin.bilm.bilm import BiLM
 from elmo_plugin.bilm.precision import is_int8
 from elmo_plugin.bilm.word_cache import fingerprint
-from elmo_plugin.common import registered_name
 from elmo_plugin.lstm import LstmState
 from elmo_plugin.tensors import product_type
 
@@ -32,8 +31,9 @@ class InitialState(ABC, Registrable):
 
     @property
     def name(self) -> str:
-        """Return the registered name of this initial state."""
-        return registered_name(InitialState, self)
+        """Return the registered name of this initial state, or else the name of its class."""
+        names = (name for name in InitialState.list_available() if InitialState.by_name(name) is type(self))
+        return next(names, type(self).__name__)
 
     @abstractmethod
     def before(self, bilm: BiLM, batch_size: int, like: Tensor) -> LstmState:

@@ -13,7 +13,6 @@ from elmo_plugin.common.config_keys import (
     kind_of,
     names_our_components,
     probability,
-    registered_name,
 )
 from elmo_plugin.common.errors import extra, named_errors
 from elmo_plugin.common.installed import installed
@@ -51,7 +50,6 @@ __all__ = [
     "printable",
     "probability",
     "read_json",
-    "registered_name",
     "some_of",
     "stop",
     "without_memory",

@@ -254,12 +254,6 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
 
 
-def registered_name(kind: type[Registrable], part: object) -> str:
-    """Return the name under which the class of a part is registered, or else the name of the class."""
-    named = (name for name in kind.list_available() if kind.by_name(name) is type(part))
-    return next(named, type(part).__name__)
-
-
 def is_ours(component: type) -> bool:
     """Return whether a class is defined in this package."""
     return component.__module__.partition(".")[0] == PACKAGE
