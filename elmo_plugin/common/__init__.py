@@ -14,11 +14,9 @@ from elmo_plugin.common.config_keys import (
     names_our_components,
     probability,
 )
-from elmo_plugin.common.errors import extra, named_errors
-from elmo_plugin.common.installed import installed
+from elmo_plugin.common.errors import extra, installed, named_errors, printable
 from elmo_plugin.common.json_text import check_made_with, parse_json, read_json
 from elmo_plugin.common.labels import labels_not_in_train, labels_of, some_of
-from elmo_plugin.common.printable import printable
 from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
 from elmo_plugin.common.without_memory import without_memory
 

@@ -17,7 +17,7 @@ from allennlp.common import FromParams, Lazy, Params, Registrable
 from allennlp.common.checks import ConfigurationError
 from allennlp.common.from_params import infer_params
 
-from elmo_plugin.common.installed import installed
+from elmo_plugin.common.errors import installed
 
 PACKAGE = __name__.partition(".")[0]
 CHECKED = (PACKAGE, "allennlp", "allennlp_models")
