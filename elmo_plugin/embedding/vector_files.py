@@ -123,7 +123,7 @@ class Hdf5File(VectorFile):
                     data = array.astype(layout.dtype)
                     file.create_dataset(keys[index], data=data, **self._storage(data.shape, layout))
                 disk.check()
-            _write_index(file, json.dumps([*zip(window.texts, keys, strict=True)]))
+            file[INDEX] = [json.dumps([*zip(window.texts, keys, strict=True)])]
 
     def join(self, parts: Iterable[Path], target: Path, temporary: Path, layout: Layout) -> None:
         """Copy the datasets of all parts, as they are stored, into one file."""
@@ -140,7 +140,7 @@ class Hdf5File(VectorFile):
                 os.fsync(disk.fileno())  # while other processes embed, so that the end has less to wait for
             if not (self.use_sentence_keys or self.forget_sentences):
                 # Texts may repeat: JSON readers take the last of equal keys.
-                _write_index(file, f"{{{', '.join(filter(None, indices))}}}")
+                file[INDEX] = [f"{{{', '.join(filter(None, indices))}}}"]
 
     def _is_new(self, key: str, file: h5py.File) -> bool:
         """Return whether a key gets a dataset: numbers and ids are never empty or repeated, but sentences may be."""
@@ -166,10 +166,6 @@ def sentence_key(text: str) -> str:
     if text in (".", INDEX):
         return f"%{ord(text[0]):X}{text[1:]}"
     return re.sub("%(?=[0-9A-Fa-f]{2})", "%25", text).replace("/", "%2F")
-
-
-def _write_index(file: h5py.File, index: str) -> None:
-    file.create_dataset(INDEX, data=[index], dtype=h5py.string_dtype())
 
 
 class _Disk(FileIO):
