@@ -17,7 +17,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.data import Batch, DatasetReader, Instance, Vocabulary
 from allennlp.data.fields import LabelField, TextField
 from allennlp.models import Model
-from more_itertools import unique_everseen
+from more_itertools import spy, unique_everseen
 
 from elmo_plugin.common import labels_not_in_train, labels_of, some_of
 from elmo_plugin.models.readers import ColumnTagsReader, LabelledText, TaggedToken
@@ -71,13 +71,13 @@ class Part:
     """
 
     name: str
+    first_instances: list[Instance]
     n_texts: int = 0
     n_tokens: int = 0
     longest: int = 0
     problems: Counter[str] = field(default_factory=Counter)
     labels: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     compared: dict[int, Optional[tuple[str, ...]]] = field(default_factory=dict)
-    first_instances: list[Instance] = field(default_factory=list)
 
     def add(self, instance: Instance, train: Optional["Part"]) -> None:
         """Count one text, and compare it with those of `train`."""
@@ -89,6 +89,7 @@ class Part:
         self.n_texts += 1
         self.n_tokens += len(tokens)
         self.longest = max(self.longest, len(tokens))
+        text = hash(tuple(tokens))
         found = {
             "are empty; delete them, or look for a broken line": not any(tokens),
             f"have more than {LONG} tokens; split them, or make smaller batches": len(tokens) > LONG,
@@ -96,17 +97,14 @@ class Part:
                 len(word.encode("utf-8", "ignore")) > MAX_BYTES for word in tokens
             ),
             "contain markup such as <br> or &#39;, or U+FFFD; clean them": DEBRIS.search(" ".join(tokens)) is not None,
+            "are also in train, so scores will be too high; remove them from one of the two": (
+                train is not None and text in train.compared
+            ),
         }
-        text = hash(tuple(tokens))
         is_compared = text in self.compared or len(self.compared) < MOST_COMPARED
         if is_compared and self.compared.setdefault(text, labels) != labels:
             self.compared[text] = None
-        if train is not None:
-            repeated = "are also in train, so scores will be too high; remove them from one of the two"
-            found[repeated] = text in train.compared
         self.problems.update(problem for problem, is_there in found.items() if is_there)
-        if len(self.first_instances) < 2:
-            self.first_instances.append(instance)
 
 
 class DataCheck(NamedTuple):
@@ -150,17 +148,16 @@ def _instances(name: str, params: Params, path: str, sentences: Optional[int]) -
     keys = params.duplicate()
     own = keys.get("validation_dataset_reader", None) if name != "train" else None
     reader = DatasetReader.from_params(own or keys.pop("dataset_reader"))
-    if sentences is not None:
-        reader.max_instances = sentences
-    yield from reader.read(path)
+    yield from islice(reader.read(path), sentences)
 
 
 def _read(name: str, params: Params, path: str, sentences: Optional[int], train: Optional[Part]) -> Part:
-    part = Part(name)
-    for instance in _instances(name, params, path, sentences):
-        part.add(instance, train)
-    if not part.n_texts:
+    first, instances = spy(_instances(name, params, path, sentences), 2)
+    if not first:
         raise ConfigurationError(f"{path}: expected texts, got none")
+    part = Part(name, first)
+    for instance in instances:
+        part.add(instance, train)
     return part
 
 
