@@ -1,9 +1,8 @@
 """The class of `allennlp.commands.elmo`, which AllenNLP 1.0 removed, for code and tutorials that use it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from os import PathLike
 from pathlib import Path
-from typing import IO, Optional, Union
+from typing import IO, Optional
 
 import numpy as np
 from more_itertools import chunked
@@ -15,7 +14,7 @@ from elmo_plugin.embedding.corpus import Corpus
 from elmo_plugin.embedding.corpus_embedder import CorpusEmbedder
 from elmo_plugin.embedding.embedder import load
 from elmo_plugin.embedding.vector_files import Hdf5File
-from elmo_plugin.text import AsciiSpacesTokenizer, token_lists
+from elmo_plugin.text import AsciiSpacesTokenizer, FilePath, token_lists
 
 BATCH_SIZE = 64
 
@@ -77,7 +76,7 @@ class ElmoEmbedder:
     def embed_file(
         self,
         input_file: IO[str],
-        output_file_path: Union[str, "PathLike[str]"],
+        output_file_path: FilePath,
         output_format: str = "all",
         batch_size: int = BATCH_SIZE,
         forget_sentences: bool = False,
