@@ -77,8 +77,7 @@ class Embedder:
         elif (name := check_mix(mix)) == ALL:
             mixes = []
         else:
-            sizes = bilm.options
-            mixes = [LayerMix.by_name(name)(num_elmo_layers=sizes.num_layers, layer_dim=sizes.layer_dim)]
+            mixes = [LayerMix.by_name(name)(num_elmo_layers=bilm.options.num_layers, layer_dim=bilm.options.layer_dim)]
             if any(weight.requires_grad for weight in mixes[0].parameters()):
                 raise ConfigurationError(
                     f"'mix': expected a mix without weights to train, got {name!r}; 'trained' reads those in the "

@@ -293,24 +293,32 @@ class ParquetFile(VectorFile):
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
         vector = arrow.list_(arrow.from_numpy_dtype(np.dtype(layout.dtype)), layout.shape[-1])
         names = [f"layer_{layer}" for layer in range(layout.shape[0])] if layout.is_by_layer else ["vectors"]
-        columns = {
-            "line": arrow.int64(),
-            **({"id": arrow.string()} if window.ids else {}),
-            "sentence": arrow.string(),
-            "tokens": arrow.list_(arrow.string()),
-            **dict.fromkeys(names, arrow.list_(vector) if layout.is_by_token else vector),
-        }
+        schema = arrow.schema(
+            {
+                "line": arrow.int64(),
+                **({"id": arrow.string()} if window.ids else {}),
+                "sentence": arrow.string(),
+                "tokens": arrow.list_(arrow.string()),
+                **dict.fromkeys(names, arrow.list_(vector) if layout.is_by_token else vector),
+            }
+        )
         by_index = {index: array.astype(layout.dtype) for index, array in arrays}
         rows: list[dict[str, Any]] = []
         for index, (key, sentence) in enumerate(zip(window.keys, window.sentences, strict=True)):
             layers = by_index[index] if layout.is_by_layer else [by_index[index]]  # (T, D) or (D,) each
             cells = [list(layer) if layout.is_by_token else layer for layer in layers]
-            row = {"line": window.start + index, "id": key, "sentence": sentence.text, "tokens": sentence.tokens}
-            rows.append(row | dict(zip(names, cells, strict=True)))
+            rows.append(
+                {
+                    "line": window.start + index,
+                    "id": key,
+                    "sentence": sentence.text,
+                    "tokens": sentence.tokens,
+                    **dict(zip(names, cells, strict=True)),
+                }
+            )
         groups = constrained_batches(
             rows, TOKENS_IN_GROUP, get_len=lambda row: len(row["tokens"]) + BOUNDARIES, strict=False
         )
-        schema = arrow.schema(columns)
         with parquet.ParquetWriter(
             path, schema, compression="zstd" if self.compress else "none", use_dictionary=False
         ) as writer:

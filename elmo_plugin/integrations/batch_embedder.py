@@ -119,6 +119,5 @@ class BatchEmbedder(TextEmbedder):
 
 
 def _is_missing(row: object) -> bool:
-    if row is None or row is getattr(sys.modules.get("pandas"), "NA", None):
-        return True
-    return isinstance(row, float | np.floating) and bool(np.isnan(row))
+    of_pandas = getattr(sys.modules.get("pandas"), "NA", None)
+    return row is None or row is of_pandas or (isinstance(row, float | np.floating) and bool(np.isnan(row)))

@@ -254,6 +254,5 @@ def _from_bytes(
         return None
     saved = srsly.msgpack_loads(content)
     vectors = TrainableVectors(load_bytes(saved["bilm"], mix="average", **keys))
-    mix = {name: torch.tensor(values) for name, values in saved["mix"].items()}
-    vectors.elmo.mixes[0].load_state_dict(mix)
+    vectors.elmo.mixes[0].load_state_dict({name: torch.tensor(values) for name, values in saved["mix"].items()})
     return vectors.to(device)

@@ -241,5 +241,4 @@ def _probs(output: JsonDict) -> list[float]:
 
 def _with_a_token(instance: Instance) -> Instance:
     """Return the instance, with one empty word if it has no tokens: no RNN reads a sequence of length 0."""
-    empty = TextField([Token("")])
-    return instance if instance_words(instance) else Instance({**instance.fields, "tokens": empty})
+    return instance if instance_words(instance) else Instance({**instance.fields, "tokens": TextField([Token("")])})
