@@ -24,6 +24,7 @@ from elmo_plugin.checkpoints import (
     trained_model,
     unpacked,
 )
+from elmo_plugin.common import named_errors
 from elmo_plugin.elmo import ConcatenateMix, Elmo, LayerMix, elmo_of, trained_elmo
 from elmo_plugin.text import TOKENS_PER_BATCH, LanguageCheck, by_length, token_lists
 
@@ -240,7 +241,10 @@ def _trained(archive: Location, options_file: Optional[Location]) -> tuple[Elmo,
     name = fspath(archive)
     path = trained_model(archive, "bilm")
     if path is None:
-        raise _no_archive(name, "weights, which have none; the archive of a model is called NAME.tar.gz")
+        raise ConfigurationError(
+            f"'{name}': expected the archive of a trained model with ELMo, for its mix, got weights, which have none; "
+            f"an archive is called NAME.tar.gz; a biLM has the mixes {', '.join([ALL, *LayerMix.list_available()])}"
+        )
     # AllenNLP's own ELMo is read from the weights alone. AllenNLP would need its original weight file to build it.
     with nullcontext(path) if path.is_dir() else unpacked(path, name) as folder:
         own = allennlp_elmo(folder, name, options_file)
@@ -248,17 +252,8 @@ def _trained(archive: Location, options_file: Optional[Location]) -> tuple[Elmo,
         elmo = elmo_of(*own, source=name)
         return elmo, elmo.mixes[0], None
     model = load_archive(path).model
-    try:
+    with named_errors(f"'{name}'", ConfigurationError):
         return *trained_elmo(model), model.vocab.get_token_index
-    except ConfigurationError as error:
-        raise _no_archive(name, f"a {type(model).__name__} without ELMo") from error
-
-
-def _no_archive(name: str, found: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"'{name}': expected the archive of a trained model with ELMo, for its mix, got {found}; "
-        f"a biLM itself has the mixes {', '.join([ALL, *LayerMix.list_available()])}"
-    )
 
 
 def find_device(cuda_device: int = -1, device: Optional[str] = None) -> torch.device:

@@ -85,7 +85,7 @@ def test_a_model_without_elmo_is_an_error(tmp_path: Path) -> None:
     model = {"type": "simple_tagger", "encoder": lstm(5), "text_field_embedder": word_embedder()}
     reader = tags_reader(token_indexers={"tokens": {"type": "single_id"}})
     train(experiment(model, reader, TOWNS, num_epochs=1), tmp_path / "run")
-    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz': .*SimpleTagger without ELMo"):
+    with pytest.raises(ConfigurationError, match=r"model\.tar\.gz': .*expected one with ELMo, got a SimpleTagger"):
         load(tmp_path / "run/model.tar.gz", "trained")
     with pytest.raises(ConfigurationError, match=r"ELMo.*SimpleTagger"):
         Predictor.from_path(str(tmp_path / "run/model.tar.gz"), "elmo_embedder")
