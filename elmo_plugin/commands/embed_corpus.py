@@ -50,7 +50,7 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from elmo_plugin.commands.arguments import add_device, add_initial_state, count, output, reject, say_written, word
 
@@ -174,17 +174,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _embed(args: argparse.Namespace) -> None:
-    import torch
-    from allennlp.common.file_utils import CACHE_DIRECTORY
-    from allennlp.data import Tokenizer
-
-    from elmo_plugin import bilm, checkpoints, embedding, text
+    from elmo_plugin import bilm, embedding, text
 
     # Options and paths are checked before anything is downloaded.
     folder = args.output.parent
-    ending = args.output.suffix.lower()
-    chosen = args.format or ENDINGS.get(ending, ending.removeprefix("."))
-    known = embedding.VectorFile.list_available()
     reject(
         (
             args.text_column and args.split in ("tab", "conll"),
@@ -201,43 +194,13 @@ def _embed(args: argparse.Namespace) -> None:
             f"{args.mix!r} and another one; the layers of a biLM are --last, --average, --concatenate or --all",
         ),
         (not folder.is_dir(), f"'{args.output}' cannot be written: make the folder '{folder}' first"),
-        (
-            chosen not in known,
-            f"'{args.output}': expected a name that ends in .h5 or in the name of a format ({', '.join(known)}), or "
-            f"one of them for --format, got '{chosen}'",
-        ),
     )
-    kind = embedding.VectorFile.by_name(chosen)
-    keys = {name: True for name in ("compress", "use_sentence_keys", "forget_sentences") if getattr(args, name)}
-    unknown = [f"--{name.replace('_', '-')}" for name in keys if name not in inspect.signature(kind).parameters]
-    reject((unknown, f"{' and '.join(unknown)}: expected a format that has it, such as hdf5, got {chosen}"))
-    file = kind(**keys)
-    readers: dict[Optional[str], Any] = {
-        None: partial(embedding.read_lines, use=text.TO_EMBED),
-        "space": partial(embedding.read_lines, use=None),
-        "tab": partial(embedding.read_lines, use=text.TABS_TO_EMBED),
-        "spacy": partial(embedding.read_lines, use=text.RAW_TO_EMBED),
-        "conll": embedding.read_conll,
-    }
-    read_rows = embedding.TableReader(args.id_column, args.text_column) if args.text_column else readers[args.split]
-    corpus = embedding.Corpus(args.input, Tokenizer.by_name(TOKENIZERS[args.split or "space"])(), read_rows)
+    file = _file(args)
+    corpus = _corpus(args)
     embedding.reject_existing(args.output)
-
     if args.vocab_path:
         _say("--vocab-path is ignored: no vocabulary is written, as by the retired command")
-    if args.cuda_device == -1 and torch.cuda.is_available():
-        _say("computing on the processor; --cuda-device 0 uses the first GPU")
-    how = (args.precision, args.cuda_device, args.initial_state)
-    if args.mix:
-        loaded = embedding.load(args.mix, embedding.TRAINED, *how, options_file=args.options_file)
-    else:
-        bilm_keys = checkpoints.bilm_keys(args.bilm, args.options_file, args.weight_file)
-        if not args.bilm and not args.weight_file:
-            _say(
-                "without --bilm, the published original model with 93.6 million parameters is used: 374 MB from "
-                f"{checkpoints.PUBLISHED_WEIGHTS}, cached in {CACHE_DIRECTORY}; --bilm english-tiny needs no download"
-            )
-        loaded = embedding.load_by_keys(bilm_keys, args.layers, *how)
+    loaded = _embedder(args)
     if args.split == "spacy" and (language := bilm.language_of(loaded.elmo)):
         corpus.tokenizer = text.SpacyBlankTokenizer(language)
     embedder = embedding.CorpusEmbedder(loaded, args.pool, args.half, args.tokens_per_batch, args.batch_size)
@@ -249,6 +212,67 @@ def _embed(args: argparse.Namespace) -> None:
     say_written(args.output, what, then)
 
 
+def _corpus(args: argparse.Namespace) -> Any:
+    """Return the `Corpus` of sentences, or of the rows of a table."""
+    from allennlp.data import Tokenizer
+
+    from elmo_plugin import embedding, text
+
+    readers: dict[str, Any] = {
+        "": partial(embedding.read_lines, use=text.TO_EMBED),
+        "space": partial(embedding.read_lines, use=None),
+        "tab": partial(embedding.read_lines, use=text.TABS_TO_EMBED),
+        "spacy": partial(embedding.read_lines, use=text.RAW_TO_EMBED),
+        "conll": embedding.read_conll,
+    }
+    read_rows = (
+        embedding.TableReader(args.id_column, args.text_column) if args.text_column else readers[args.split or ""]
+    )
+    return embedding.Corpus(args.input, Tokenizer.by_name(TOKENIZERS[args.split or "space"])(), read_rows)
+
+
+def _file(args: argparse.Namespace) -> Any:
+    """Return the `VectorFile` of the format that the arguments choose."""
+    from elmo_plugin.embedding import VectorFile
+
+    ending = args.output.suffix.lower()
+    chosen = args.format or ENDINGS.get(ending, ending.removeprefix("."))
+    known = VectorFile.list_available()
+    reject(
+        (
+            chosen not in known,
+            f"'{args.output}': expected a name that ends in .h5 or in the name of a format ({', '.join(known)}), or "
+            f"one of them for --format, got '{chosen}'",
+        )
+    )
+    keys = {name: True for name in ("compress", "use_sentence_keys", "forget_sentences") if getattr(args, name)}
+    kind = VectorFile.by_name(chosen)
+    unknown = [f"--{name.replace('_', '-')}" for name in keys if name not in inspect.signature(kind).parameters]
+    reject((unknown, f"{' and '.join(unknown)}: expected a format that has it, such as hdf5, got {chosen}"))
+    return kind(**keys)
+
+
 def _say(text: str) -> None:
     """Print a note for the user to standard error."""
     print(f"embed-corpus: {text}", file=sys.stderr)
+
+
+def _embedder(args: argparse.Namespace) -> Any:
+    """Load the biLM and the mix that the arguments name."""
+    import torch
+    from allennlp.common.file_utils import CACHE_DIRECTORY
+
+    from elmo_plugin import checkpoints, embedding
+
+    if args.cuda_device == -1 and torch.cuda.is_available():
+        _say("computing on the processor; --cuda-device 0 uses the first GPU")
+    how = (args.precision, args.cuda_device, args.initial_state)
+    if args.mix:
+        return embedding.load(args.mix, embedding.TRAINED, *how, options_file=args.options_file)
+    keys = checkpoints.bilm_keys(args.bilm, args.options_file, args.weight_file)
+    if not args.bilm and not args.weight_file:
+        _say(
+            "without --bilm, the published original model with 93.6 million parameters is used: 374 MB from "
+            f"{checkpoints.PUBLISHED_WEIGHTS}, cached in {CACHE_DIRECTORY}; --bilm english-tiny needs no download"
+        )
+    return embedding.load_by_keys(keys, args.layers, *how)
