@@ -50,9 +50,9 @@ def _run(rank: int, job: Job, folder: Path, arguments: tuple[Any, ...]) -> None:
     distributed.destroy_process_group()
 
 
-def read(data_path: str, keys: Config, epochs: int = 0, block: int = loaders.BLOCK) -> dict[str, Any]:
+def read(data_path: str, keys: Config, epochs: int = 0, block: int = loaders.SHUFFLED) -> dict[str, Any]:
     """Batches of a loader, of so many epochs or of a single pass, and its state after them."""
-    with patch.object(loaders, "BLOCK", block):
+    with patch.object(loaders, "SHUFFLED", block):
         loader = build_loader(data_path, **keys)
         if not loader.endless:
             return {"batches": list(loader)}

@@ -47,7 +47,7 @@ MOST_COMPARED = 10**6
 """The number of distinct texts of a part that are kept, as hashes, to find repeated ones. They take about 150 MB."""
 ONLY_FOR_INSTANCES = ("token_indexers", "tokenizer", "max_instances")
 """Keys of the readers that say nothing about the file."""
-SAMPLE = 1000
+JUDGED = 1000
 """The number of sentences or texts that are judged."""
 ENOUGH = 50
 """In fewer rows, many different labels are no surprise."""
@@ -230,7 +230,7 @@ def _of_reader(keys: Any, path: Any, is_scored: bool) -> Iterator[str]:
     examples: list[Any] = []
     with suppress(ConfigurationError, OSError):  # training reports it, with its place in the config
         reader: Any = DatasetReader.from_params(Params(about_the_file))
-        examples.extend(islice(reader.examples(path), SAMPLE))
+        examples.extend(islice(reader.examples(path), JUDGED))
     if not examples:
         return
     may_have_header = keys.get("has_header") is None and not reader.has_header
@@ -310,7 +310,7 @@ def _check_conll2003(path: FilePath) -> None:
     """Raise `ConfigurationError` for columns at which AllenNLP's reader would raise a `ValueError`."""
     lines: list[str] = []
     with suppress(ConfigurationError, OSError):
-        lines.extend(islice(lines_of(path, TAGGED_WORDS), SAMPLE))
+        lines.extend(islice(lines_of(path, TAGGED_WORDS), JUDGED))
     for number, columns in enumerate(map(str.split, lines), 1):
         if columns and len(columns) != 4:
             got = f"{show_columns(columns)}; the reader 'column_tags' reads any number of columns"

@@ -35,7 +35,7 @@ from elmo_plugin.text import (
     split_tokens,
 )
 
-BLOCK = 2**15
+SHUFFLED = 2**15
 """The number of sentences that are shuffled together, and the most that a loader holds in memory."""
 GROUP = 2**23
 """Shards are read together up to so many bytes, so that small files fill a block."""
@@ -122,8 +122,8 @@ def split_sentences(sentences: Iterable[list[str]], length: Optional[int], sourc
 
 
 def blocks_of(group: Iterable[Path], first: int = 0) -> Iterator[list[str]]:
-    """Return the lines of shards, `BLOCK` at a time, from the block of this number on."""
-    return islice(chunked(chain.from_iterable(map(shard_lines, group)), BLOCK), first, None)
+    """Return the lines of shards, `SHUFFLED` at a time, from the block of this number on."""
+    return islice(chunked(chain.from_iterable(map(shard_lines, group)), SHUFFLED), first, None)
 
 
 class ShardsLoader(DataLoader, ABC):
@@ -203,7 +203,7 @@ class ShardsLoader(DataLoader, ABC):
         blocks = Tqdm.tqdm(
             chain.from_iterable(map(blocks_of, self.groups)),
             desc="counting batches",
-            unit=f" blocks of {BLOCK:,} sentences",
+            unit=f" blocks of {SHUFFLED:,} sentences",
         )
         n_steps = sum(self.steps_of(item) for block in blocks for item in self.items(block))
         return ceil(n_steps / self.steps_per_batch)

@@ -199,7 +199,7 @@ def as_tokens(words: Iterable[Union[str, Token]]) -> list[Token]:
 
 PIECE = 20_000
 """A longer part of a paragraph is split before its end is known; its last sentence is split again with what follows."""
-LONGEST_SENTENCE = 100_000
+LONGEST_UNCUT = 100_000
 """A sentence with more characters is cut at white space, which bounds the memory."""
 
 QUOTATION_MARKS = re.compile(r"[\"“”„«»‹›]|['’‘](?:(?<!\w.)|(?!\w))|‚(?<!\w.)")
@@ -318,8 +318,8 @@ class SentenceSplitter:
             elif len(rest) > limit:
                 *sentences, rest = self.split(rest)
                 yield from sentences
-                if len(rest) > LONGEST_SENTENCE:
-                    cut = rest.rfind(" ", 0, LONGEST_SENTENCE) + 1 or LONGEST_SENTENCE
+                if len(rest) > LONGEST_UNCUT:
+                    cut = rest.rfind(" ", 0, LONGEST_UNCUT) + 1 or LONGEST_UNCUT
                     yield rest[:cut]
                     rest = rest[cut:]
                 limit = len(rest) + PIECE

@@ -36,12 +36,12 @@ def targets_of(batch: dict[str, Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("loader", LOADERS)
-@pytest.mark.parametrize("block", [7, loaders.BLOCK])
+@pytest.mark.parametrize("block", [7, loaders.SHUFFLED])
 @pytest.mark.slow
 def test_each_epoch_trains_on_every_word_once_and_the_schedule_ends_with_the_last_batch(
     loader: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loaders, "BLOCK", block)
+    monkeypatch.setattr(loaders, "SHUFFLED", block)
     monkeypatch.setattr(loaders, "GROUP", 1 if block == 7 else loaders.GROUP)
     keys = whole_passes(tmp_path, loader)
     epochs: list[list[list[int]]] = []

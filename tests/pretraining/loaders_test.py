@@ -20,7 +20,7 @@ LOADERS = pytest.mark.parametrize("keys", [STREAMS, BATCHES], ids=["unrolled_str
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loaders, "BLOCK", 4)
+    monkeypatch.setattr(loaders, "SHUFFLED", 4)
     monkeypatch.setattr(loaders, "GROUP", 1)
 
 

@@ -46,7 +46,7 @@ def test_a_single_pass_has_every_sentence_once_by_rising_length(tmp_path: Path, 
 def test_each_epoch_has_every_sentence_once_in_batches_of_similar_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loaders, "BLOCK", 4)
+    monkeypatch.setattr(loaders, "SHUFFLED", 4)
     loader = batches_of(write_shards(tmp_path))
     epochs = []
     for _ in range(6):

@@ -35,7 +35,7 @@ def one_pass(paths: list[Path], shuffle: bool = False, seed: int = 0, epoch: int
 def test_a_shuffled_pass_has_each_sentence_once_a_shard_at_a_time_block_by_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loaders, "BLOCK", 20)
+    monkeypatch.setattr(loaders, "SHUFFLED", 20)
     monkeypatch.setattr(loaders, "GROUP", 1)
     paths = numbered(tmp_path, 50, 50, 50)
     found = [(int(shard), int(line)) for line, _, shard in one_pass(paths, shuffle=True)]

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from elmo_plugin.text import SentenceSplitter
-from elmo_plugin.text.tokenizer import LONGEST_SENTENCE
+from elmo_plugin.text.tokenizer import LONGEST_UNCUT
 
 SENTENCES = [
     ("en", ["i went home.", "it was late."]),
@@ -81,7 +81,7 @@ def test_a_text_in_parts_has_the_sentences_of_the_whole_and_loses_nothing() -> N
 
 
 def test_a_text_without_ends_is_cut_at_white_space() -> None:
-    text = "word and " * (LONGEST_SENTENCE // 4)
+    text = "word and " * (LONGEST_UNCUT // 4)
     sentences = list(SentenceSplitter("en").sentences(text[start : start + 50] for start in range(0, len(text), 50)))
     assert len(sentences) > 1 and {word for tokens in sentences for word in tokens} == {"word", "and"}
-    assert sum(map(len, sentences)) == 2 * (LONGEST_SENTENCE // 4)
+    assert sum(map(len, sentences)) == 2 * (LONGEST_UNCUT // 4)
