@@ -121,7 +121,9 @@ def _quantize(weight: Tensor) -> Any:
     `torch._int_mm` overflows, and `torch._weight_int8pack_mm` is far slower than a product in float32.
     """
     weight = weight.float()
-    scales = _few_bits(weight.abs().amax(dim=1) / LARGEST_WEIGHT)  # (O,)
+    steps = weight.abs().amax(dim=1) / LARGEST_WEIGHT  # (O,)
+    mantissa, exponent = steps.where(steps != 0, 1).frexp()  # a row of zeros gets the scale 1
+    scales = (mantissa * 2**SCALE_BITS).ceil_().div_(2**SCALE_BITS).ldexp_(exponent)  # (O,), rounded up
     integers = (weight / scales.unsqueeze(1)).round_().to(torch.int8)  # (O, I)
     zeros = torch.zeros(len(weight), dtype=torch.long)  # (O,)
     before = torch.backends.quantized.engine
@@ -132,9 +134,3 @@ def _quantize(weight: Tensor) -> Any:
             return torch.ops.quantized.linear_prepack(quantized, None)
     finally:
         torch.backends.quantized.engine = before
-
-
-def _few_bits(scales: Tensor) -> Tensor:
-    """Round scales up to `SCALE_BITS` bits. A row of zeros gets the scale 1."""
-    mantissa, exponent = torch.where(scales == 0, torch.ones_like(scales), scales).frexp()
-    return (mantissa * 2**SCALE_BITS).ceil_().div_(2**SCALE_BITS).ldexp_(exponent)
