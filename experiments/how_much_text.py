@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, product
 from pathlib import Path
@@ -25,46 +26,44 @@ from elmo_plugin.common import atomic_folder
 from elmo_plugin.text import HELDOUT, TextFile, find_shards
 from experiments.grid import train
 from experiments.run import CONFIGS, Run
-from experiments.word_vectors import set_length, write_vectors
+from experiments.word_vectors import write_vectors
 
 ROOT = CONFIGS.parent
 RESULTS = ROOT / "experiments/results/how_much_text"
-PASSES = 5
-"""The passes of fastText over the text: gensim's default."""
-SHORT = 4
-"""The length of the vectors of `fasttext_short`; the others have a root mean square of 1, and mostly the length 17."""
+FASTTEXT = {"fasttext": (5, 300), "fasttext_50": (50, 100), "fasttext_long": (None, 300)}
+"""The passes over the text, and the numbers of a vector. `None`: as many passes as take as long as the biLM.
+
+5 passes and 100 numbers are gensim's defaults; published vectors have 300.
+"""
 SYSTEMS = {
     "none": "without_elmo",
     "random": "your_bilm",
-    "fasttext": "word_vectors",
-    "fasttext_long": "word_vectors",
-    "fasttext_short": "word_vectors",
+    **dict.fromkeys(FASTTEXT, "word_vectors"),
     "elmo": "your_bilm",
     "both": "your_bilm_and_vectors",
 }
 """What a tagger reads beside its words and characters, and the variant of training_configs for it."""
 NAMES = {
-    "none": "no ELMo",
-    "random": "random ELMo",
-    "fasttext": "fastText",
-    "fasttext_long": "fastText, long",
-    "fasttext_short": "fastText, short",
-    "elmo": "ELMo",
-    "both": "ELMo + fastText",
+    "no ELMo": ["none"],
+    "random ELMo": ["random"],
+    "fastText": [*FASTTEXT],
+    "ELMo": ["elmo"],
+    "ELMo + fastText": ["both"],
 }
+"""What the plot shows, each the best of these systems."""
 MEASURED = ["forward_perplexity", "backward_perplexity", "oov_rate"]
 """What pretraining measures on the held-out text."""
 TRAIN = ["--file-friendly-logging", "-o", '{"trainer.cuda_device": -1}']
 """Further arguments of `elmo-plugin train` for a biLM."""
 Row = dict[str, Any]
-DESCRIPTION = f"""
+DESCRIPTION = """
 Measure how much text a language needs. N words of it train
 
 - a biLM, by a config of training_configs/pretrain, and with --kenlm a 5-gram of the same vocabulary;
-- with --packages, a folder with gensim, fastText: {PASSES} passes over the text, and as long as the biLM took;
-  fasttext_short is the first with each vector scaled to the length {SHORT};
+- with --packages, a folder with gensim, fastText: vectors of 300 numbers by 5 passes over the text (fasttext), of 100
+  numbers by 50 passes (fasttext_50), and of 300 by as many passes as take as long as the biLM (fasttext_long);
 - taggers of parts of speech and of all features as one tag, on shares of a treebank: without ELMo (none), with a random
-  biLM, with fastText (of {PASSES} passes, fasttext_long, fasttext_short), with ELMo, and with ELMo and fastText (both).
+  biLM, with each fastText, with ELMo, and with ELMo and fasttext_50 (both).
 
 Nothing is written for a language; LANGUAGE is its code. TREEBANK has train.conllu and dev.conllu, and perhaps
 test.conllu, on which the best epoch of each tagger is then scored, too:
@@ -186,18 +185,16 @@ class Words(NamedTuple):
     def vectors(self, system: str) -> Path:
         """Return the file of the treebank's words with their fastText vectors, which are trained if it is not there."""
         file = self.folder / f"{system}.txt"
-        if system == "fasttext_short" and not file.exists():
-            set_length(self.vectors("fasttext"), file, SHORT)
         if not file.exists():
             from experiments.why_elmo.gensim_fasttext import of_file  # gensim is not in the environment
 
-            passes = PASSES
-            if system == "fasttext_long":
+            passes, dim = FASTTEXT[system]
+            if passes is None:
                 self.vectors("fasttext")
                 short = self.results.find(self.key(trained="fasttext")) or {}
-                passes = round(PASSES * self.pretrain() / short["cpu_seconds"])
+                passes = round(short["passes"] * self.pretrain() / short["cpu_seconds"])
             start = time.process_time()
-            vectors = of_file(self.text() / "train-0.txt", passes)
+            vectors = of_file(self.text() / "train-0.txt", passes, dim)
             seconds = round(time.process_time() - start, 1)
             write_vectors(vectors, sorted(self.args.treebank.glob("*.conllu")), file)
             if self.results.find(self.key(trained=system)) is None:
@@ -220,7 +217,7 @@ class Words(NamedTuple):
         """Return the variables that the variant of a system reads, after what is missing was trained."""
         variables = {"TREEBANK": str(self.args.treebank)}
         if "vectors" in SYSTEMS[system]:
-            vectors = self.vectors("fasttext" if system == "both" else system)
+            vectors = self.vectors("fasttext_50" if system == "both" else system)
             with vectors.open(encoding="utf-8") as file:
                 dim = len(file.readline().split(" ")) - 1
             variables |= {"WORD_VECTORS": str(vectors), "WORD_VECTORS_DIM": str(dim)}
@@ -313,7 +310,7 @@ def tables(folder: Path) -> Iterator[Table]:
 def plot(folder: Path, bilm: str, output: Path) -> None:
     """Draw a row of panels for each language: the accuracy of each task by the words, with all tagged sentences.
 
-    Systems without raw text are levels. The name of each system stands beside its last point. Of several biLMs, only
+    Systems without raw text are levels. The name of each stands beside its last point. Of several biLMs, only
     those of the config called `bilm` are drawn.
     """
     import matplotlib.pyplot as plt
@@ -331,19 +328,20 @@ def plot(folder: Path, bilm: str, output: Path) -> None:
         sizes = {each["words"]: each["n_words"] for each in rows if each.get("trained") == "bilm"}
         for (task, title), axes in zip(tasks.items(), row, strict=True):
             names = []  # the height, the name and the colour of each
-            for number, (system, name) in enumerate(NAMES.items()):
-                scores: dict[Optional[int], list[float]] = {}
+            for number, (name, systems) in enumerate(NAMES.items()):
+                scores = defaultdict[tuple[int, str], list[float]](list)  # systems without raw text have 0 words of it
                 for each in rows:
-                    if (each.get("system"), each.get("task"), each.get("fraction")) == (system, task, 1.0):
-                        scores.setdefault(sizes.get(each["words"]), []).append(each["score"])
-                if not scores:
-                    continue
-                points = sorted((words, mean(values)) for words, values in scores.items() if words)
+                    if each.get("system") in systems and (each["task"], each["fraction"]) == (task, 1.0):
+                        scores[sizes.get(each["words"], 0), each["system"]].append(each["score"])
+                points: dict[int, float] = {}
+                for (words, _), values in scores.items():
+                    points[words] = max(points.get(words, 0), mean(values))
+                if 0 in points:
+                    axes.axhline(points[0], color=f"C{number}", linestyle="dotted")
+                elif points:
+                    axes.plot(*zip(*sorted(points.items()), strict=True), "o-", color=f"C{number}", markersize=4)
                 if points:
-                    axes.plot(*zip(*points, strict=True), "o-", color=f"C{number}", markersize=4)
-                else:
-                    axes.axhline(mean(scores[None]), color=f"C{number}", linestyle="dotted")
-                names.append((points[-1][1] if points else mean(scores[None]), name, f"C{number}"))
+                    names.append((points[max(points)], name, f"C{number}"))
             names.sort(reverse=True)
             axes.set_xscale("log")
             axes.set_xticks(list(sizes.values()), [f"{size / 1e6:.2g} M" for size in sizes.values()])

@@ -55,16 +55,6 @@ def write_vectors(of_word: Mapping[str, np.ndarray], files: Iterable[Path], outp
     return vectors
 
 
-def set_length(source: Path, output: Path, length: float) -> None:
-    """Write the vectors that `write_vectors` wrote to `source`, each scaled to a length."""
-    with atomic_file(output) as partial, partial.open("w", encoding="utf-8") as file:
-        for line in source.read_text(encoding="utf-8").removesuffix("\n").split("\n"):
-            word, *numbers = line.split(" ")
-            vector = np.array(numbers, dtype=float)
-            vector *= length / np.linalg.norm(vector)
-            print(word, *(f"{number:.5f}" for number in vector), file=file)
-
-
 def main() -> None:
     """Write the vectors that fastText gives."""
     args = parse()

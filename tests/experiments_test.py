@@ -29,7 +29,7 @@ from experiments.why_elmo import plot
 from experiments.why_elmo.table import facts, lines
 from experiments.why_elmo.tasks import DEFAULT, POSSIBLE, ToolRun
 from experiments.widen import widened
-from experiments.word_vectors import set_length, write_vectors
+from experiments.word_vectors import write_vectors
 from tests.task_oracles import D, L, bilm_files
 
 ROOT = CONFIGS.parent
@@ -283,9 +283,6 @@ def test_the_vectors_of_a_treebanks_words_are_written_once_each_with_numbers_of_
     half = 12.5**0.5  # the root mean square of 3, 4, 0 and 5
     lines_of_file = (tmp_path / "vectors.txt").read_text(encoding="utf-8").split("\n")
     assert lines_of_file == [f"rosa {3 / half:.5f} {4 / half:.5f}", f"ros\u2028a 0.00000 {5 / half:.5f}", ""]
-    set_length(tmp_path / "vectors.txt", tmp_path / "short.txt", 1)
-    short = (tmp_path / "short.txt").read_text(encoding="utf-8").split("\n")
-    assert short == ["rosa 0.60000 0.80000", "ros\u2028a 0.00000 1.00000", ""]
 
 
 def test_a_tool_is_trained_alone_in_a_folder_that_does_not_exist(

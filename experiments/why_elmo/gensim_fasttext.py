@@ -70,9 +70,9 @@ def train(training: Training) -> dict[str, float]:
     return {"passes": total, "words": len(model.wv)}
 
 
-def of_file(text: Path, passes: int) -> FastTextKeyedVectors:
-    """Return the vectors of so many passes over a text, one tokenized sentence per line."""
-    return FastText(corpus_file=str(text), epochs=passes, **SETTINGS).wv
+def of_file(text: Path, passes: int, dim: int) -> FastTextKeyedVectors:
+    """Return the vectors, `dim` numbers each, of so many passes over a text, one tokenized sentence per line."""
+    return FastText(corpus_file=str(text), epochs=passes, **{**SETTINGS, "vector_size": dim}).wv
 
 
 def embedder(training: Training) -> Embed:
