@@ -310,8 +310,8 @@ def tables(folder: Path) -> Iterator[Table]:
 def plot(folder: Path, bilm: str, output: Path) -> None:
     """Draw a row of panels for each language: the accuracy of each task by the words, with all tagged sentences.
 
-    Systems without raw text are levels. The name of each stands beside its last point. Of several biLMs, only
-    those of the config called `bilm` are drawn.
+    Systems without raw text are levels. The name of each stands beside its last point. Of several biLMs, only those of
+    the config called `bilm` are drawn.
     """
     import matplotlib.pyplot as plt
 
