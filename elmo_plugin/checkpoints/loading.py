@@ -217,9 +217,8 @@ def fitting_bilm(checkpoint: Checkpoint, kernel: str = "auto", source: Location 
 
     Raises `ConfigurationError`, which calls the file `source`, for the first that differs.
     """
-    shapes = {name: value.shape for name, value in checkpoint.state_dict.items()}
-    bilm = empty_bilm(checkpoint.options, shapes, f"'{source}'", kernel, fspath(source))
-    fitting_rows(OWN, bilm, shapes, f"'{source}'")
+    bilm = empty_bilm(checkpoint.options, checkpoint.state_dict, f"'{source}'", kernel, fspath(source))
+    fitting_rows(OWN, bilm, checkpoint.state_dict, f"'{source}'")
     return bilm
 
 

@@ -26,7 +26,7 @@ from elmo_plugin.checkpoints.files import (
     why_unread,
 )
 from elmo_plugin.checkpoints.vocabulary import split_lines, with_vocabulary
-from elmo_plugin.checkpoints.weight_map import BILM, EXTRA_STATE, OWN, SOFTMAX, empty_bilm, fitting_rows, plain_tensors
+from elmo_plugin.checkpoints.weight_map import BILM, EXTRA_STATE, OWN, SOFTMAX, plain_tensors, read_tensors
 from elmo_plugin.common import atomic_file, named_errors, parse_json
 
 LANGUAGE = re.compile(r"\A---\n(?:.+\n)*?language: ([a-z]{2,3})\n")
@@ -62,16 +62,13 @@ class Native(CheckpointFormat):
         with _opened(location) as (path, file):
             checkpoint, sums = _read_metadata(file.metadata() or {}, path)
             options, softmax, words = checkpoint.options, checkpoint.softmax, checkpoint.vocabulary
-            shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118, it is no mapping
-            of_bilm = {key: shape for key, shape in shapes.items() if softmax is None or not key.startswith(SOFTMAX)}
-            fitting_rows(OWN, empty_bilm(options, of_bilm, f"'{path}'"), of_bilm, f"'{path}'", BILM)
-            tensors: dict[str, Tensor] = {}
-            for key in shapes:
-                tensors[key] = file.get_tensor(key)
-                _check_sum(key, _bytes(tensors[key]), sums, path)
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is no mapping
+            for key, tensor in tensors.items():
+                _check_sum(key, _bytes(tensor), sums, path)
             if softmax is not None:
                 softmax = softmax._replace(state_dict=plain_tensors(tensors, f"'{path}'", SOFTMAX))
-            checkpoint = Checkpoint(options, plain_tensors(tensors, f"'{path}'", BILM), softmax)
+                tensors = {key: tensor for key, tensor in tensors.items() if not key.startswith(SOFTMAX)}
+            checkpoint = Checkpoint(options, read_tensors(OWN, options, tensors, f"'{path}'", BILM), softmax)
         return checkpoint if words is None else with_vocabulary(checkpoint, words, f"{path}")
 
     def read_sizes(self, location: Location) -> BiLMOptions:

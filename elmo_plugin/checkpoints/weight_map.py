@@ -7,7 +7,7 @@ Sources: bilm-tf's `bilm/training.py`, whose variables `dump_weights` renames; E
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -204,9 +204,9 @@ def stored_shapes(rows: Iterable[Row], weights: Mapping[str, Tensor]) -> dict[st
 
 
 def fitting_rows(
-    table: Iterable[Row], bilm: BiLM, shapes: Mapping[str, Sequence[int]], name: str, prefix: str = ""
+    table: Iterable[Row], bilm: BiLM, file: Mapping[str, Tensor], name: str, prefix: str = ""
 ) -> list[Row]:
-    """Return the rows for the tensors of a file, which have these shapes. Errors call the file `name`.
+    """Return the rows for the tensors of a file, which errors call `name`.
 
     Raises `ConfigurationError` for the first tensor that is missing or has another shape than it needs for the biLM,
     and for a tensor that the biLM does not have.
@@ -215,10 +215,10 @@ def fitting_rows(
     rows = map_weights(table, weights, prefix)
     expected = stored_shapes(rows, weights)
     for key, shape in expected.items():
-        got = tuple(shapes[key]) if key in shapes else "no such tensor"
+        got = tuple(file[key].shape) if key in file else "no such tensor"
         if got != shape:
             raise ConfigurationError(f"{name}, tensor '{key}': expected shape {shape}, got {got}")
-    for key in sorted(shapes.keys() - expected - {prefix + EXTRA_STATE}):
+    for key in sorted(file.keys() - expected - {prefix + EXTRA_STATE}):
         check = next((check for pattern, check in UNREAD.items() if re.search(pattern, key)), "no option describes it")
         raise ConfigurationError(f"{name}: expected only the tensors of these sizes, got '{key}' too; {check}")
     return rows
@@ -249,9 +249,8 @@ def read_tensors(
 
     Raises `ConfigurationError` for tensors that hold infinity or NaN, too.
     """
-    shapes = {key: value.shape for key, value in file.items()}
     state_dict: dict[str, Tensor] = {}
-    for row in fitting_rows(table, empty_bilm(options, file, name), shapes, name, prefix):
+    for row in fitting_rows(table, empty_bilm(options, file, name), file, name, prefix):
         values = plain_tensors({key: file[key] for key in row.stored}, name).values()
         state_dict.update(zip(row.names, map(Tensor.contiguous, row.transform.read(*values)), strict=True))
     return state_dict
