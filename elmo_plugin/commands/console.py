@@ -98,10 +98,8 @@ def adapt_console() -> None:
         original(*args, **kwargs)
         _adapt_logging()  # AllenNLP has just replaced the hook and the handlers
 
-    @replaces(
-        "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch",
-        "allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss",
-    )
+    @replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._train_epoch")
+    @replaces("allennlp.training.gradient_descent_trainer.GradientDescentTrainer._validation_loss")
     def with_named_bar(original: Any, trainer: Any, epoch: int) -> Any:
         part = "training" if original.__name__ == "_train_epoch" else "validation"
         bar_format = f"epoch {epoch + 1}/{trainer._num_epochs} {part}: {{l_bar}}{{bar}}{{r_bar}}"

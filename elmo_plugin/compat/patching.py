@@ -10,8 +10,8 @@ from typing import Any
 Function = Callable[..., Any]
 
 
-def replaces(*paths: str) -> Callable[[Function], Function]:
-    """Let the decorated function replace functions of a class or module, which are named by their full paths.
+def replaces(path: str) -> Callable[[Function], Function]:
+    """Let the decorated function replace a function of a class or module, which is named by its full path.
 
     It gets the original as its first argument. What stands in the place of the original keeps its name and signature,
     and has it as `__wrapped__`. A function of a module is also replaced in every module that has imported it by name,
@@ -19,7 +19,7 @@ def replaces(*paths: str) -> Callable[[Function], Function]:
     each path, as a test checks.
     """
 
-    def replace(path: str, replacement: Function) -> None:
+    def replace(replacement: Function) -> Function:
         owner_path, _, name = path.rpartition(".")
         owner = pkgutil.resolve_name(owner_path)
         found = inspect.getattr_static(owner, name)
@@ -34,10 +34,6 @@ def replaces(*paths: str) -> Callable[[Function], Function]:
             attributes = getattr(module, "__dict__", {})  # not `getattr(module, name)`, which would run lazy imports
             if attributes.get(name) is original:
                 attributes[name] = repaired
-
-    def decorate(replacement: Function) -> Function:
-        for path in paths:
-            replace(path, replacement)
         return replacement
 
-    return decorate
+    return replace

@@ -11,10 +11,8 @@ from allennlp.data.data_loaders import multiprocess_data_loader
 from elmo_plugin.compat.patching import Function, replaces
 
 
-@replaces(
-    "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_instance_workers",
-    "allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_batch_workers",
-)
+@replaces("allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_instance_workers")
+@replaces("allennlp.data.data_loaders.multiprocess_data_loader.MultiProcessDataLoader._start_batch_workers")
 def start_workers(original: Function, self: Any, queue: Any, ctx: Any) -> Any:
     """Let the `multiprocess` data loader spawn its workers, and fail when one of them is killed.
 
