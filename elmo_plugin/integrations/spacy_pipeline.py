@@ -159,11 +159,10 @@ def elmo_v1(
     (3, 512)
     """
     keys = {"bilm": bilm, "precision": precision, "initial_state": initial_state}
-    initialize = partial(_initialize, keys=keys, sentence_cache=sentence_cache)
     return Model(
         "elmo",
-        partial(_forward, initialize=initialize, by_sentence=by_sentence),
-        init=initialize,
+        partial(_forward, by_sentence=by_sentence),
+        init=partial(_initialize, keys=keys, sentence_cache=sentence_cache),
         dims={"nO": width},
         attrs={"dropout_rate": 0.0},
         shims=[PyTorchShim(None, serialize_model=_to_bytes, deserialize_model=partial(_from_bytes, keys=keys))],
@@ -206,17 +205,12 @@ def _initialize(
 
 
 def _forward(
-    model: Model[Docs, Vectors],
-    docs: Docs,
-    is_train: bool,
-    *,
-    initialize: Callable[[Model[Docs, Vectors]], None],
-    by_sentence: bool,
+    model: Model[Docs, Vectors], docs: Docs, is_train: bool, *, by_sentence: bool
 ) -> tuple[Vectors, Callable[[Vectors], Docs]]:
     """Return the vectors of docs, and the function that passes their gradients back to the mix."""
     shim = model.shims[0]
     if shim._model is None:
-        initialize(model)
+        model.initialize()
     shim._model.elmo.dropout.p = model.attrs["dropout_rate"]
     if is_train and by_sentence and not all(doc.has_annotation("SENT_START") for doc in docs):
         raise ConfigurationError(
