@@ -60,13 +60,13 @@ class Native(CheckpointFormat):
     def read(self, location: Location) -> Checkpoint:
         """Read a file. The numbers become float32, whatever type they have in the file."""
         with _opened(location) as (path, file):
-            checkpoint, sums = _read_metadata(file.metadata() or {}, path)
-            options, softmax, words = checkpoint.options, checkpoint.softmax, checkpoint.vocabulary
+            options, config, words, sums = _read_metadata(file.metadata() or {}, path)
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is no mapping
             for key, tensor in tensors.items():
                 _check_sum(key, _bytes(tensor), sums, path)
-            if softmax is not None:
-                softmax = softmax._replace(state_dict=plain_tensors(tensors, f"'{path}'", SOFTMAX))
+            softmax = None
+            if config is not None:
+                softmax = SavedSoftmax(config, plain_tensors(tensors, f"'{path}'", SOFTMAX))
                 tensors = {key: tensor for key, tensor in tensors.items() if not key.startswith(SOFTMAX)}
             checkpoint = Checkpoint(options, read_tensors(OWN, options, tensors, f"'{path}'", BILM), softmax)
         return checkpoint if words is None else with_vocabulary(checkpoint, words, f"{path}")
@@ -74,7 +74,7 @@ class Native(CheckpointFormat):
     def read_sizes(self, location: Location) -> BiLMOptions:
         """Read only the metadata."""
         with _opened(location) as (path, file):
-            return _read_metadata(file.metadata() or {}, path)[0].options
+            return _read_metadata(file.metadata() or {}, path)[0]
 
     def write(self, checkpoint: Checkpoint, path: Location, dtype: torch.dtype = torch.float32) -> None:
         """Write a checkpoint into one file `NAME.safetensors`. An existing file is replaced atomically.
@@ -155,8 +155,10 @@ def _opened(location: Location) -> Iterator[tuple[Path, safe_open]]:
         raise ConfigurationError(f"'{path}' is not a complete safetensors file: {why_unread(path, error)}") from error
 
 
-def _read_metadata(metadata: dict[str, str], path: Path) -> tuple[Checkpoint, dict[str, int]]:
-    """Return the checkpoint that the metadata describe, still without tensors, and the check sums of the tensors."""
+def _read_metadata(
+    metadata: dict[str, str], path: Path
+) -> tuple[BiLMOptions, Optional[dict[str, Any]], Optional[list[str]], dict[str, int]]:
+    """Return the sizes, the block of the softmax, the vocabulary, and the check sums of the tensors."""
     if metadata.get("format") != FORMAT:
         got = metadata.get("format", "none")
         raise ConfigurationError(f"'{path}' holds another model: expected the format '{FORMAT}', got '{got}'")
@@ -174,9 +176,8 @@ def _read_metadata(metadata: dict[str, str], path: Path) -> tuple[Checkpoint, di
         _check_sum(key, metadata[key].encode(), blocks["sums"], path)
     with named_errors(f"'{path}', metadata 'options'", ConfigurationError):
         options = BiLMOptions.from_dict({"language": _language_on_card(path), **blocks["options"]})
-    softmax = SavedSoftmax(blocks["softmax"], {}) if "softmax" in blocks else None
     vocabulary = split_lines(metadata["vocabulary"], f"{path}") if "vocabulary" in metadata else None
-    return Checkpoint(options, {}, softmax, vocabulary), blocks["sums"]
+    return options, blocks.get("softmax"), vocabulary, blocks["sums"]
 
 
 def _language_on_card(path: Path) -> Optional[str]:
