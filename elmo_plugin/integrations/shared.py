@@ -9,7 +9,7 @@ import numpy as np
 from allennlp.common.checks import ConfigurationError
 
 from elmo_plugin.bilm import language_of
-from elmo_plugin.checkpoints import Checkpoint, Native, WordLookup
+from elmo_plugin.checkpoints import WordLookup, save_bilm
 from elmo_plugin.embedding import Embedder, load, maximum, mean
 from elmo_plugin.text import SpacyBlankTokenizer
 
@@ -117,7 +117,7 @@ def bilm_to_bytes(embedder: Embedder) -> bytes:
     bilm, word_id = embedder.elmo.bilm, embedder.word_id
     vocabulary = word_id.words if isinstance(word_id, WordLookup) else None
     with TemporaryDirectory() as folder:
-        Native().write(Checkpoint(bilm.options, bilm.state_dict(), vocabulary=vocabulary), Path(folder, FILE))
+        save_bilm(bilm, Path(folder, FILE), vocabulary=vocabulary)
         return Path(folder, FILE).read_bytes()
 
 
