@@ -177,27 +177,22 @@ class ElmoLstm(Seq2SeqEncoder):
         mask = mask.cpu()
         if isinstance(inputs, Tensor):  # a biLM has checked its own
             check_padding(mask, "the mask of 'elmo_lstm'")
-        table = TokenTable.of(inputs) if isinstance(inputs, Tensor) else inputs
-        if table.vectors.size(-1) != self.input_size:
+            inputs = TokenTable.of(inputs)
+        if inputs.vectors.size(-1) != self.input_size:
             raise ConfigurationError(
-                f"'input_size': expected {table.vectors.size(-1)}, the width of the inputs, got {self.input_size}"
+                f"'input_size': expected {inputs.vectors.size(-1)}, the width of the inputs, got {self.input_size}"
             )
         batch_size, steps = mask.shape
-        order = StepOrder.of(mask.sum(dim=1), steps, table.vectors.device, reads_last)
-        where = table.where.flatten()[order.positions]  # (2, N)
-        before = self.zero_state(batch_size, table.vectors) if state is None else state
-        outputs, after = self._read(table.vectors, where, order, before)  # (2, N, P) each
+        order = StepOrder.of(mask.sum(dim=1), steps, inputs.vectors.device, reads_last)
+        where = inputs.where.flatten()[order.positions]  # (2, N)
+        before = self.zero_state(batch_size, inputs.vectors) if state is None else state
+        outputs, after = self._read(inputs.vectors, where, order, before)  # (2, N, P) each
         directions = torch.arange(2, device=where.device).unsqueeze(1)  # (2, 1)
-        halves = (2 * order.positions + directions).flatten()  # (2N,): the row of each output in (B·T·2, P)
-        layers = []
-        for values in outputs:
-            padding = values.new_zeros(batch_size * steps * 2, values.size(2))
-            layers.append(
-                padding.index_put((halves,), values.flatten(0, 1)).view(batch_size, steps, 2 * values.size(2))
-            )
+        halves = 2 * order.positions + directions  # (2, N): the row of each output in (B·T·2, P)
+        layers = _padded(outputs, halves, (batch_size, steps, 2 * self.options.projection_dim))
         if state is not None:
             return layers, after
-        return (torch.stack(layers) if self.return_all_layers else layers[-1]).to(table.vectors.dtype)
+        return (torch.stack(layers) if self.return_all_layers else layers[-1]).to(inputs.vectors.dtype)
 
     @outside_of_graphs  # the LSTMs run their own kernels
     def read_windows(self, windows: Tensor, lengths: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
@@ -213,9 +208,7 @@ class ElmoLstm(Seq2SeqEncoder):
         forward = order.positions[0]  # (N,)
         rows = torch.stack([forward, forward + streams * steps])  # (2, N)
         outputs, after = self._read(windows.flatten(0, 2), rows, order, state)
-        padding = outputs[-1].new_zeros(2 * streams * steps, outputs[-1].size(2))
-        padded = padding.index_put((rows.flatten(),), outputs[-1].flatten(0, 1))
-        return padded.view(2, streams, steps, -1), after
+        return _padded(outputs[-1:], rows, (2, streams, steps, self.options.projection_dim))[0], after
 
     def _read(
         self, values: Tensor, where: Optional[Tensor], order: StepOrder, state: LstmState
@@ -257,6 +250,12 @@ class ElmoLstm(Seq2SeqEncoder):
             states.append(after)
         hiddens, cells = zip(*states, strict=True)
         return layers, LstmState(torch.stack(hiddens)[:, :, order.inverse], torch.stack(cells)[:, :, order.inverse])
+
+
+def _padded(outputs: list[Tensor], rows: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
+    """Return outputs (2, N, P) in tensors of this shape: at their `rows` (2, N), of P numbers each, and else zeros."""
+    padding = outputs[0].new_zeros(shape).view(-1, outputs[0].size(2))  # (rows, P)
+    return [padding.index_put((rows.flatten(),), values.flatten(0, 1)).view(shape) for values in outputs]
 
 
 def _blocks(sizes: list[int], most: int) -> list[tuple[int, int, list[int]]]:
