@@ -274,13 +274,12 @@ def _multiply_tokens(product: Prepared, values: Tensor, where: Optional[Tensor],
     On a CPU a row that occurs more than once is multiplied only once.
     """
     for direction, to in enumerate(out):
-        if where is None:
-            product.one(direction, values[direction, some], to)
-        elif values.device.type != "cpu":
-            product.one(direction, values[where[direction, some]], to)
-        else:
+        if where is not None and values.device.type == "cpu":
             words, back = where[direction, some].unique(return_inverse=True)  # (words,), (tokens,)
             torch.index_select(product.one(direction, values[words]), 0, back, out=to)
+        else:
+            tokens = values[direction, some] if where is None else values[where[direction, some]]  # (tokens, I)
+            product.one(direction, tokens, to)
 
 
 class ProjectedLstm(nn.Module):
