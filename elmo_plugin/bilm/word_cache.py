@@ -55,7 +55,7 @@ class WordCache:
             return None
         words = [word.tobytes() for word in ids.flatten(0, 1).to(torch.int32).numpy()]  # B·T times C numbers
         with self._lock:
-            positions = {word: position for position, word in enumerate(words)}
+            positions = dict(zip(words, range(len(words)), strict=True))
             new = {word: position for word, position in positions.items() if word not in self._rows}
             if made_by != self._made_by or (self._rows and len(self._rows) + len(new) > self.capacity):
                 self.clear()

@@ -91,14 +91,15 @@ class StepOrder(NamedTuple):
         sorted_lengths = lengths[order]  # (B,)
         step = torch.arange(steps).unsqueeze(1)  # (T, 1)
         active = step < sorted_lengths - (0 if reads_last else 1)  # (T, B)
-        sizes = [size for size in active.sum(dim=1).tolist() if size]
+        sizes = list(filter(None, active.sum(dim=1).tolist()))
         start = order * steps  # (B,)
         both = torch.stack([start + step, start + sorted_lengths - 1 - step])  # (2, T, B)
-        inverse, positions = (
+        return cls(
+            order.to(device, non_blocking=True),
             order.argsort().to(device, non_blocking=True),
+            sizes,
             both[:, active].to(device, non_blocking=True),
         )
-        return cls(order.to(device, non_blocking=True), inverse, sizes, positions)
 
 
 class LstmInputs(NamedTuple):
