@@ -1,6 +1,7 @@
 """The matrix products of one layer: differentiable ones, or the fastest ones, whose copies of weights are kept."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Optional
 
@@ -56,11 +57,11 @@ class KeptProducts(Kept):
         return products
 
 
+@dataclass
 class DifferentiableProduct:
     """A `Product` with gradients, by torch's own operator."""
 
-    def __init__(self, weights: Sequence[Tensor]) -> None:
-        self.weights = weights
+    weights: Sequence[Tensor]
 
     def __call__(self, values: Tensor, start: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
         """Return start + x Wᵀ; see `Product`."""
