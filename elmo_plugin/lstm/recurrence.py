@@ -227,12 +227,12 @@ class Recurrence(torch.autograd.Function):
         after = forward(inputs, trace)
         ctx.save_for_backward(hidden, cell, *trace, *weights)
         ctx.sizes, ctx.clips, ctx.backward_steps = inputs.sizes, inputs.clips, backward
-        ctx.gates_type, ctx.product_type = gates.dtype, product_type(weights[0])
+        ctx.product_type = product_type(weights[0])
         return trace.outputs, *after
 
     @staticmethod
     def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Optional[Tensor], ...]:
-        """Return the gradients of `gates`, `hidden`, `cell` and the weights."""
+        """Return the gradients of `gates`, `hidden`, `cell` and the weights, which autograd converts to their types."""
         if torch.is_grad_enabled():  # PyTorch's `once_differentiable` would silently leave out the second derivatives
             raise RuntimeError("this 'kernel' has no second derivatives ('create_graph'): expected 'reference'")
         hidden, cell, outputs, activations, cells, *weights = ctx.saved_tensors
@@ -254,8 +254,7 @@ class Recurrence(torch.autograd.Function):
         if projection is not None:
             cell_outputs = _tanh(cells).mul_(activations[..., -cells.size(2) :]).to(dtype)  # (R, N, H)
             d_weights += [weight_gradient(*pair) for pair in zip(gradients.raw, cell_outputs, strict=True)]  # (P, H)
-        d_weights = [gradient.to(weight.dtype) for gradient, weight in zip(d_weights, weights, strict=True)]
-        return None, None, None, gradients.gates.to(ctx.gates_type), *d_state, *d_weights
+        return None, None, None, gradients.gates, *d_state, *d_weights
 
 
 def _prepared(product: Any, sizes: list[int]) -> Any:
