@@ -20,7 +20,7 @@ from elmo_plugin.bilm.precision import (
     precision_on,
     warn_of_fallback,
 )
-from elmo_plugin.bilm.registered import CONTEXTUALIZERS, build_contextualizer, reset_states, sizes_of
+from elmo_plugin.bilm.registered import CONTEXTUALIZERS, build_contextualizer, last_layer, reset_states, sizes_of
 from elmo_plugin.bilm.sizes import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.bilm.token_encoder import (
     IDS,
@@ -67,6 +67,7 @@ __all__ = [
     "dtype_on",
     "identity",
     "language_of",
+    "last_layer",
     "precision_on",
     "read_extra_state",
     "reset_states",

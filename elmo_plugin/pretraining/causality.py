@@ -7,7 +7,7 @@ from allennlp.common.checks import ConfigurationError
 from allennlp.modules import Seq2SeqEncoder
 from torch import Tensor
 
-from elmo_plugin.bilm import reset_states, sizes_of
+from elmo_plugin.bilm import last_layer, reset_states, sizes_of
 
 logger = logging.getLogger(__name__)
 
@@ -63,11 +63,11 @@ def check_causality(contextualizer: Seq2SeqEncoder) -> None:
                 name,
                 follow,
             )
+    reset_states(contextualizer)
     contextualizer.train()
 
 
 def _outputs(contextualizer: Seq2SeqEncoder, sentences: Tensor) -> Tensor:
     """Return the last layer of both directions (2, B, T, P) for sentences (B, T, I)."""
-    outputs = contextualizer(sentences, torch.ones(sentences.shape[:2], dtype=torch.bool))  # (…, B, T, 2P)
-    reset_states(contextualizer)
-    return outputs.reshape(-1, *outputs.shape[-3:])[-1].unflatten(-1, (2, -1)).movedim(-2, 0)
+    mask = torch.ones(sentences.shape[:2], dtype=torch.bool)  # (B, T)
+    return last_layer(contextualizer, sentences, mask).unflatten(-1, (2, -1)).movedim(-2, 0)

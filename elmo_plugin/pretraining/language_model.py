@@ -27,6 +27,7 @@ from elmo_plugin.bilm import (
     check_padding,
     check_precision,
     dtype_on,
+    last_layer,
     warn_of_fallback,
 )
 from elmo_plugin.checkpoints import Checkpoint, bilm_keys, build_bilm, find_checkpoint, in_order_of, resolve_bilm
@@ -262,8 +263,9 @@ class BidirectionalLanguageModel(Model):
         vectors = (vectors * moved.unsqueeze(-1)).to(next(self.bilm.lstm.parameters()).dtype)
         lstm = self.bilm.lstm
         # Ours needs the lengths on the CPU, and its output at the last token predicts nothing.
-        outputs = lstm(vectors, mask, reads_last=False) if isinstance(lstm, ElmoLstm) else lstm(vectors, moved)
-        # (B, T + 2, 2P) of the last layer, or (n_layers, B, T + 2, 2P)
+        is_ours = isinstance(lstm, ElmoLstm)
+        outputs = lstm(vectors, mask, reads_last=False) if is_ours else last_layer(lstm, vectors, moved)
+        # (B, T + 2, 2P) of the last layer, or of an `elmo_lstm` (n_layers, B, T + 2, 2P)
         forward, backward = (outputs if outputs.dim() == 3 else outputs[-1]).chunk(2, dim=-1)  # (B, T + 2, P) each
         present = mask[:, 1:]  # (B, T + 1): all tokens but the first, or all but the last
         both = [select(forward[:, :-1], targets[:, 1:], present), select(backward[:, 1:], targets[:, :-1], present)]

@@ -204,6 +204,12 @@ def test_a_vocabulary_of_another_order_is_rejected() -> None:
         BidirectionalLanguageModel(Vocabulary({"tokens": {"the": 3, "fog": 2}}), {"options": CHARACTERS})
 
 
+def test_no_sentence_depends_on_one_that_a_stateful_contextualizer_has_read() -> None:
+    model = language_model(contextualizer={**LSTM, "stateful": True}).eval()
+    losses = [model(**sentences(model, lines))["loss"] for lines in (TRAIN[:2], TRAIN[2:5], TRAIN[:2])]
+    assert losses[0] == losses[2]
+
+
 def test_a_contextualizer_reads_whole_sentences_and_no_windows(tmp_path: Path) -> None:
     model = language_model(contextualizer=LSTM)
     loss, forward, backward = score(model, sentences(model, TRAIN))
