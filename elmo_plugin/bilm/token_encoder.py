@@ -19,7 +19,6 @@ from elmo_plugin.text import (
     BEGIN_OF_SENTENCE,
     BEGIN_OF_WORD,
     BOUNDARY_WORDS,
-    END_OF_SENTENCE,
     N_CHARACTERS,
     PADDING,
     batch_to_code_points,
@@ -29,7 +28,6 @@ from elmo_plugin.text import (
     fit_width,
     spellings,
     word_ids,
-    word_to_code_points,
 )
 
 WORDS_AT_ONCE = 256
@@ -199,10 +197,17 @@ class CharacterLevelEncoder(TokenEncoder):
     """Encodes a word from its ids (C,) alone."""
 
     input_dims = 3
+    boundary_words: tuple[str, str] = ("<S>", "</S>")
+    """The words of which `batch_to_ids` makes the ids of `<S>` and `</S>`."""
 
     @abstractmethod
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """Return the ids of tokenized sentences, (B, T, C), without boundaries, padded with 0."""
+
+    def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
+        begin, end = self.batch_to_ids([self.boundary_words])[0].to(ids.device)
+        return begin, end
 
     @abstractmethod
     def encode_some(self, words: Tensor) -> Tensor:
@@ -340,12 +345,6 @@ class ByteEncoder(CharacterLevelEncoder):
         """Return the byte ids (B, T, C) of tokenized sentences."""
         return batch_to_ids(sentences, self.max_characters_per_token)
 
-    def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the ids of `<S>` and `</S>`, each (C,), on the device of `ids`."""
-        width = self.max_characters_per_token
-        begin, end = boundary_ids(BEGIN_OF_SENTENCE, width), boundary_ids(END_OF_SENTENCE, width)
-        return torch.tensor(begin, device=ids.device), torch.tensor(end, device=ids.device)
-
     def fit(self, ids: Tensor) -> Tensor:
         """Cut or pad byte ids to the C of this model, (B, T, C). AllenNLP's `elmo_characters` has a C of 50.
 
@@ -411,6 +410,8 @@ class ManyLangsEncoder(CharacterLevelEncoder):
         The width of a word's vector (P). There is always a projection.
     """
 
+    boundary_words = BOUNDARY_WORDS
+
     def __init__(self, options: ManyLangsOptions, output_dim: int) -> None:
         super().__init__()
         self.options = options
@@ -434,12 +435,6 @@ class ManyLangsEncoder(CharacterLevelEncoder):
     def batch_to_ids(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """Return the code points of tokenized sentences, (B, T, C − 1)."""
         return batch_to_code_points(sentences, self.options.max_characters_per_token)
-
-    def boundaries(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the code points of `<bos>` and `<eos>`, each (C − 1,), on the device of `ids`."""
-        width = self.options.max_characters_per_token
-        begin, end = (torch.tensor(word_to_code_points(word, width), device=ids.device) for word in BOUNDARY_WORDS)
-        return begin, end
 
     def fit(self, ids: Tensor) -> Tensor:
         """Cut or pad code points to the width of this model, (B, T, C − 1), so words to C − 2 characters.
