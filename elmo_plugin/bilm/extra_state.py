@@ -32,10 +32,8 @@ def tensor_to_description(state: Tensor) -> dict[str, Any]:
 
     Raises `ValueError` for other numbers, such as the mean of two descriptions that differ.
     """
-    numbers = state.detach().cpu().double().round().numpy()
-    if numbers.ndim != 1 or not ((numbers >= 0) & (numbers <= 15)).all():
-        raise ValueError(f"expected the digits of a description, got a tensor of shape {tuple(state.shape)}")
-    pairs = numbers[: len(numbers) // 2 * 2].astype(np.uint8).reshape(-1, 2)
+    digits = state.detach().cpu().double().round().clamp(0, 15).to(torch.uint8).flatten().numpy()
+    pairs = digits[: len(digits) // 2 * 2].reshape(-1, 2)
     packed = (pairs[:, 0] << 4 | pairs[:, 1]).tobytes()
     expected_sum, text = packed[:SUM_BYTES], packed[SUM_BYTES:]
     if expected_sum != zlib.crc32(text).to_bytes(SUM_BYTES, "big") or not text:
