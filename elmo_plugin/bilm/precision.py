@@ -29,10 +29,10 @@ LARGEST_UNROUNDED = 2**22
 cache: to read a quarter of it saves less time than rounding the values costs."""
 
 
-def check_precision(precision: str, choices: Sequence[str] = CHOICES) -> str:
-    """Return a config's `precision`. Raises `ConfigurationError` for a value that is not one of `choices`."""
+def check_precision(precision: str, choices: Sequence[str] = CHOICES, key: str = "precision") -> str:
+    """Return the value of `key`. Raises `ConfigurationError` that names the key if it is not one of `choices`."""
     if precision not in choices:
-        raise ConfigurationError(f"'precision': expected one of {', '.join(choices)}, got {precision!r}")
+        raise ConfigurationError(f"'{key}': expected one of {', '.join(choices)}, got {precision!r}")
     return precision
 
 

@@ -9,13 +9,13 @@ from allennlp.common import Tqdm
 from allennlp.common.checks import ConfigurationError
 from more_itertools import chunked, peekable
 
-from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, warm_up
+from elmo_plugin.bilm import BiLM, CharacterLevelEncoder, check_precision, warm_up
 from elmo_plugin.checkpoints.bilm_tf import HDF5_SUFFIXES, BilmTf
 from elmo_plugin.checkpoints.files import Checkpoint, Location
 from elmo_plugin.checkpoints.loading import build_bilm, fitting_bilm, load_checkpoint
 from elmo_plugin.checkpoints.native import SUFFIX, Native, check_target
 from elmo_plugin.common import atomic_folder, named_errors
-from elmo_plugin.tensors import number_type
+from elmo_plugin.tensors import NUMBER_TYPES
 from elmo_plugin.text import TOKENIZED, TextFile, look_at, split_tokens
 
 SENTENCES_PER_BATCH = 64
@@ -209,7 +209,7 @@ def _format(target: Path, to: Optional[str], dtype: str, license: Optional[str])
         check_target(target)
     elif target.suffix in FILE_SUFFIXES:
         raise ConfigurationError(f"'{target}': expected a folder for the files of {form}, got the name of a file")
-    return form, number_type(dtype, "dtype")
+    return form, NUMBER_TYPES[check_precision(dtype, [*NUMBER_TYPES], "dtype")]
 
 
 def _with_warm_state(checkpoint: Checkpoint, text: Path) -> Checkpoint:

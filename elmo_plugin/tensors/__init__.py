@@ -4,7 +4,7 @@ What the packages above share and what knows nothing of ELMo. It imports only to
 """
 
 from elmo_plugin.tensors.int8 import Int8Weight, has_int8
-from elmo_plugin.tensors.number_types import NUMBER_TYPES, has_native_bfloat16, number_type, product_type
+from elmo_plugin.tensors.number_types import NUMBER_TYPES, has_native_bfloat16, product_type
 from elmo_plugin.tensors.outside_of_graphs import outside_of_graphs
 from elmo_plugin.tensors.products import (
     ANY,
@@ -34,7 +34,6 @@ __all__ = [
     "has_int8",
     "has_native_bfloat16",
     "linear",
-    "number_type",
     "outside_of_graphs",
     "product_type",
     "weight_gradient",

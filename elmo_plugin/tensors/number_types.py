@@ -1,7 +1,6 @@
 """The types of numbers, by the names that `precision` and `dtype` have in configs."""
 
 import platform
-from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -11,13 +10,6 @@ from torch import Tensor
 from elmo_plugin.tensors.int8 import Int8Weight
 
 NUMBER_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-
-
-def number_type(name: str, key: str = "precision", allowed: Collection[str] = tuple(NUMBER_TYPES)) -> torch.dtype:
-    """Return PyTorch's type of that name. Raises a `ValueError` that names `key` if the name is not allowed."""
-    if name not in allowed:
-        raise ValueError(f"'{key}': expected one of {', '.join(allowed)}, got {name!r}")
-    return NUMBER_TYPES[name]
 
 
 def product_type(values: Tensor) -> torch.dtype:

@@ -93,6 +93,7 @@ def test_a_softmax_and_a_vocabulary_stay_when_a_warm_state_is_added(tmp_path: Pa
         ("to", {"to": "onnx"}, "native, bilm-tf, hub, got 'onnx'"),
         ("to", {"to": "native"}, r"to'.*\.safetensors"),
         ("to", {"dtype": "float16"}, "'dtype'.* bilm-tf"),
+        ("to.safetensors", {"dtype": "float8"}, "'dtype'.* float16, bfloat16, got 'float8'"),
         ("to", {"license": "mit"}, "'license'.* bilm-tf.* hub"),
     ],
 )
