@@ -6,9 +6,6 @@ from collections.abc import Iterator, Mapping
 from allennlp.data import Instance
 from allennlp.data.fields import LabelField, MultiLabelField, SequenceLabelField
 
-NAMED = 5
-"""The number of labels or files that a message names."""
-
 
 def labels_of(instance: Instance) -> Iterator[tuple[str, list[str]]]:
     """Yield the name of each field of labels, and its labels."""
@@ -32,6 +29,6 @@ def labels_not_in_train(
             )
 
 
-def some_of(names: list[str], most: int = NAMED) -> str:
+def some_of(names: list[str], most: int = 5) -> str:
     """Return the first of many names, separated by commas."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
