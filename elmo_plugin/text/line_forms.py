@@ -242,9 +242,7 @@ def _ends_paragraph(former: str, text: str, form: str, layout: LineForm, is_inde
     goes_on = is_open(former)
     if goes_on and text[0] not in BULLETS and (first_letter(text).islower() or text[0] in GOES_ON):
         return False
-    if form == PARAGRAPHS:
-        return True
-    if _is_heading(former) != _is_heading(text):
+    if form == PARAGRAPHS or _is_heading(former) != _is_heading(text):
         return True
     if has_gap:
         return not (goes_on and layout.is_spaced)
