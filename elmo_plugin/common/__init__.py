@@ -2,7 +2,6 @@
 
 from elmo_plugin.common.atomic_write import LOCK, NotWritten, atomic_file, atomic_folder, lock_folder
 from elmo_plugin.common.config_keys import (
-    MOST,
     Kind,
     at_least,
     check_config,
@@ -23,7 +22,6 @@ from elmo_plugin.common.without_memory import without_memory
 
 __all__ = [
     "LOCK",
-    "MOST",
     "Kind",
     "NotWritten",
     "Stopped",
