@@ -42,10 +42,9 @@ ALLENNLP_BILM, ALLENNLP_MIX = "_elmo_lstm", "scalar_mix_0"
 
 
 class SavedMix(NamedTuple):
-    """Hold the learned parameters of the first mix of AllenNLP's `Elmo`, and whether it normalizes the layers."""
+    """Hold the state dict of the first mix of AllenNLP's `Elmo`, and whether it normalizes the layers."""
 
-    scalar_parameters: list[float]
-    gamma: float
+    state_dict: Mapping[str, Tensor]
     do_layer_norm: bool
 
 
@@ -138,14 +137,12 @@ def allennlp_elmo(
         return None
     for bilm, checkpoint in _allennlp_bilms(weights, path, options_file):
         prefix = f"{bilm.removesuffix(ALLENNLP_BILM)}{ALLENNLP_MIX}."
-        names = [key for key in weights if key.startswith(f"{prefix}scalar_parameters.")]
-        if not names or f"{prefix}gamma" not in weights:
+        mix = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
+        if not mix:
             raise ConfigurationError(f"'{name}': expected a mix of layers at '{prefix}' beside its ELMo, got none")
-        by_layer = sorted(names, key=lambda key: int(key.rpartition(".")[2]))
         # The weights do not show whether the mix normalizes the layers.
         do_layer_norm = any(value is True for value in _values(read_object(file_in(folder, CONFIG)), "do_layer_norm"))
-        mix = SavedMix([float(weights[key]) for key in by_layer], float(weights[f"{prefix}gamma"]), do_layer_norm)
-        return checkpoint, mix
+        return checkpoint, SavedMix(mix, do_layer_norm)
     return None
 
 

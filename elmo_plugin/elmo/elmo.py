@@ -33,7 +33,7 @@ from elmo_plugin.checkpoints import (
     resolve_bilm,
     save_bilm,
 )
-from elmo_plugin.common import at_least, probability
+from elmo_plugin.common import at_least, named_errors, probability
 from elmo_plugin.compat import Function, replaces
 from elmo_plugin.elmo.enhanced_encoder import ElmoEnhancedEncoder
 from elmo_plugin.elmo.mixes import ConcatenateMix, LayerMix, ScalarMix, build_mix, build_part
@@ -432,20 +432,21 @@ def trained_elmo(model: nn.Module) -> tuple[Elmo, LayerMix]:
             mix, name = module._scalar_mixes[0], type(model).__name__
             options = BiLMOptions.from_dict(getattr(module, ALLENNLP_BILM)._token_embedder._options)
             checkpoint = allennlp_checkpoint(module.state_dict(), f"{ALLENNLP_BILM}.", options, name)
-            weights = [weight.item() for weight in mix.scalar_parameters]
-            elmo = elmo_of(checkpoint, SavedMix(weights, mix.gamma.item(), mix.do_layer_norm), name)
+            elmo = elmo_of(checkpoint, SavedMix(mix.state_dict(), mix.do_layer_norm), name)
             return elmo.to(next(module.parameters()).device).eval(), elmo.mixes[0]
     raise ConfigurationError(f"the archive's model: expected one with ELMo, got a {type(model).__name__}")
 
 
 def elmo_of(checkpoint: Checkpoint, saved: SavedMix, source: str) -> Elmo:
-    """Return a frozen `Elmo` without dropout, with the weights and the mix of AllenNLP's own `Elmo`."""
+    """Return a frozen `Elmo` without dropout, with the weights and the mix of AllenNLP's own `Elmo`.
+
+    Raises `ConfigurationError` if the mix does not fit the layers.
+    """
     bilm = build_bilm(checkpoint, source=source).requires_grad_(False)
     sizes = bilm.options
-    mix = ScalarMix(
-        sizes.num_layers, sizes.layer_dim, saved.scalar_parameters, trainable=False, do_layer_norm=saved.do_layer_norm
-    )
-    mix.gamma.fill_(saved.gamma)
+    mix = ScalarMix(sizes.num_layers, sizes.layer_dim, trainable=False, do_layer_norm=saved.do_layer_norm)
+    with named_errors(f"'{source}'", RuntimeError):
+        mix.load_state_dict(saved.state_dict)
     return Elmo.from_parts(bilm, [mix], dropout=0.0)
 
 
