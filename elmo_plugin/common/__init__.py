@@ -16,7 +16,7 @@ from elmo_plugin.common.config_keys import (
 )
 from elmo_plugin.common.errors import extra, installed, named_errors, printable
 from elmo_plugin.common.json_text import check_made_with, parse_json, read_json
-from elmo_plugin.common.labels import labels_not_in_train, labels_of, some_of
+from elmo_plugin.common.labels import count_labels, labels_not_in_train, some_of
 from elmo_plugin.common.stop_signals import Stopped, on_stop_signal, stop
 from elmo_plugin.common.without_memory import without_memory
 
@@ -33,13 +33,13 @@ __all__ = [
     "check_made_with",
     "check_name",
     "check_value",
+    "count_labels",
     "did_you_mean",
     "extra",
     "installed",
     "is_ours",
     "kind_of",
     "labels_not_in_train",
-    "labels_of",
     "lock_folder",
     "named_errors",
     "names_our_components",

@@ -1,19 +1,19 @@
 """The labels of instances, and those that a part of the data has and training has not."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from allennlp.data import Instance
 from allennlp.data.fields import LabelField, MultiLabelField, SequenceLabelField
 
 
-def labels_of(instance: Instance) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each field of labels, and its labels."""
+def count_labels(instance: Instance, counts: defaultdict[str, Counter[str]]) -> None:
+    """Add the labels of an instance to the counts of each field of labels."""
     for name, field in instance.fields.items():
         if isinstance(field, LabelField):
-            yield name, [str(field.label)]
+            counts[name][str(field.label)] += 1
         elif isinstance(field, SequenceLabelField | MultiLabelField):
-            yield name, [*map(str, field.labels)]
+            counts[name].update(map(str, field.labels))
 
 
 def labels_not_in_train(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from allennlp.common.checks import ConfigurationError
 
-from elmo_plugin.common import is_ours, labels_not_in_train, labels_of
+from elmo_plugin.common import count_labels, is_ours, labels_not_in_train
 from elmo_plugin.compat.models import keeps_weights
 from elmo_plugin.compat.patching import Function, replaces
 
@@ -164,8 +164,7 @@ def check_validation(original: Function, self: Any, *args: Any, **kwargs: Any) -
 
 def _labels_in_memory(loader: Any) -> dict[str, Counter[str]]:
     """Count the labels that a loader of AllenNLP has in memory."""
-    labels: dict[str, Counter[str]] = defaultdict(Counter)
+    labels = defaultdict[str, Counter[str]](Counter)
     for instance in getattr(loader, "_instances", None) or getattr(loader, "instances", None) or ():
-        for name, found in labels_of(instance):
-            labels[name].update(found)
+        count_labels(instance, labels)
     return labels

@@ -19,7 +19,7 @@ from allennlp.data.fields import LabelField, TextField
 from allennlp.models import Model
 from more_itertools import spy, unique_everseen
 
-from elmo_plugin.common import labels_not_in_train, labels_of, some_of
+from elmo_plugin.common import count_labels, labels_not_in_train, some_of
 from elmo_plugin.models.readers import ColumnTagsReader, LabelledText, TaggedToken
 from elmo_plugin.models.spans import SCHEMES, TAGS_TO_SPANS, first_invalid_tag
 from elmo_plugin.text import (
@@ -76,7 +76,7 @@ class Part:
     n_tokens: int = 0
     longest: int = 0
     problems: Counter[str] = field(default_factory=Counter)
-    labels: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    labels: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     compared: dict[int, Optional[tuple[str, ...]]] = field(default_factory=dict)
 
     def add(self, instance: Instance, train: Optional["Part"]) -> None:
@@ -84,8 +84,7 @@ class Part:
         fields = instance.fields.values()
         tokens = [token.text or "" for field in fields if isinstance(field, TextField) for token in field.tokens]
         labels = tuple(str(field.label) for field in fields if isinstance(field, LabelField))
-        for key, found_labels in labels_of(instance):
-            self.labels[key].update(found_labels)
+        count_labels(instance, self.labels)
         self.n_texts += 1
         self.n_tokens += len(tokens)
         self.longest = max(self.longest, len(tokens))
