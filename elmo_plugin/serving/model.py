@@ -143,8 +143,7 @@ def _trained_embedder(model: Model) -> dict[str, embedding.Embedder]:
     except ConfigurationError:
         return {}
     trained.bilm.requires_grad_(False)
-    mixed = elmo.Elmo.from_parts(trained.bilm, [mix], dropout=0.0, initial_state=trained.initial_state)
-    return {"trained": embedding.Embedder(mixed, model.vocab.get_token_index)}
+    return {"trained": embedding.Embedder(trained, model.vocab.get_token_index).with_mix(mix)}
 
 
 def _predictor(archive: Archive, name: str, predictor: Optional[str], language: Optional[str]) -> Predictor:
