@@ -7,7 +7,7 @@ import re
 import shlex
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from math import ceil
 from pathlib import Path
@@ -140,64 +140,73 @@ def _pivot(rows: DataFrame, index: list[str], columns: str, values: str) -> Data
     return rows.pivot_table(values, index, columns, mean_and_deviation).rename_axis(columns=None).reset_index()
 
 
+def _figures(name: str, frame: DataFrame, draw: Callable[[DataFrame], Figure]) -> dict[str, Figure]:
+    """Return a figure for each task, which `draw` makes of its rows, by its caption."""
+    return {f"{name}, {task}": draw(rows) for task, rows in frame.groupby("task")}
+
+
 def _scores(full: DataFrame) -> Section:
-    figures = {}
-    for task, rows in full.groupby("task"):
-        by_variant = rows.groupby("variant")["score"]
-        figure, (axis,) = panels(0.8 + 0.35 * len(by_variant))
-        axis.plot(rows["score"], by_variant.ngroup() + 0.2, "o", alpha=0.35, mew=0, clip_on=False)
-        axis.errorbar(
-            by_variant.mean(), range(len(by_variant)), xerr=by_variant.std().fillna(0), fmt="|", color=BLUE, ms=9, mew=2
-        )
-        axis.set(
-            yticks=range(len(by_variant)),
-            yticklabels=[fill(variant, 24) for variant in by_variant.groups],
-            ylim=(len(by_variant) - 0.5, -0.5),
-            xlabel=rows["axis"].iloc[0],
-        )
-        if rows["axis"].iloc[0].endswith("(%)"):
-            axis.set_xlim(right=min(100, axis.get_xlim()[1]))
-        figures[f"Scores, {task}"] = figure
     return Section(
         "Scores",
         "The score of the best epoch on the validation data, after training on the largest share of a task's training "
         "data: the mean ± the standard deviation over seeds, and the number of seeds in brackets. In the figures, a "
         "light dot is a run.",
         [_pivot(full, ["variant"], "task", "score")],
-        figures,
+        _figures("Scores", full, draw_scores),
     )
+
+
+def draw_scores(rows: DataFrame) -> Figure:
+    """Draw the runs of each variant, their mean and its deviation."""
+    by_variant = rows.groupby("variant")["score"]
+    figure, (axis,) = panels(0.8 + 0.35 * len(by_variant))
+    axis.plot(rows["score"], by_variant.ngroup() + 0.2, "o", alpha=0.35, mew=0, clip_on=False)
+    axis.errorbar(
+        by_variant.mean(), range(len(by_variant)), xerr=by_variant.std().fillna(0), fmt="|", color=BLUE, ms=9, mew=2
+    )
+    axis.set(
+        yticks=range(len(by_variant)),
+        yticklabels=[fill(variant, 24) for variant in by_variant.groups],
+        ylim=(len(by_variant) - 0.5, -0.5),
+        xlabel=rows["axis"].iloc[0],
+    )
+    if rows["axis"].iloc[0].endswith("(%)"):
+        axis.set_xlim(right=min(100, axis.get_xlim()[1]))
+    return figure
 
 
 def _training_set_size(frame: DataFrame) -> Section:
     frame = frame[frame.groupby(["task", "variant"])["share"].transform("nunique") > 1]
-    figures = {}
-    for task, rows in frame.groupby("task"):
-        figure, (axis,) = panels(3.2)
-        cells = rows.groupby(["share", "variant"])["score"]
-        means = cells.mean().unstack()
-        means = means[means.iloc[-1].sort_values(ascending=False).index]  # the legend names the lines from above
-        means.plot(
-            yerr=cells.std().unstack(),
-            ax=axis,
-            logx=True,
-            xticks=means.index,
-            xlabel="Training data (%)",
-            ylabel=rows["axis"].iloc[0],
-            marker="o",
-            capsize=2,
-            legend=False,
-        )
-        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axis.xaxis.set_minor_locator(NullLocator())
-        add_legend(figure, axis)
-        figures[f"Score by training-set size, {task}"] = figure
     percent = {share: f"{share:g} %" for share in set(frame["share"])}
     return Section(
         "Score by training-set size",
         "The score of each variant by the share of the training data, as in figure 1 of the ELMo paper.",
         [_pivot(frame, ["task", "variant"], "share", "score").rename(columns=percent)],
-        figures,
+        _figures("Score by training-set size", frame, draw_scores_by_share),
     )
+
+
+def draw_scores_by_share(rows: DataFrame) -> Figure:
+    """Draw a line for each variant, with the deviations of its scores."""
+    figure, (axis,) = panels(3.2)
+    cells = rows.groupby(["share", "variant"])["score"]
+    means = cells.mean().unstack()
+    means = means[means.iloc[-1].sort_values(ascending=False).index]  # the legend names the lines from above
+    means.plot(
+        yerr=cells.std().unstack(),
+        ax=axis,
+        logx=True,
+        xticks=means.index,
+        xlabel="Training data (%)",
+        ylabel=rows["axis"].iloc[0],
+        marker="o",
+        capsize=2,
+        legend=False,
+    )
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.xaxis.set_minor_locator(NullLocator())
+    add_legend(figure, axis)
+    return figure
 
 
 def _label_scores(full: DataFrame) -> Section:
@@ -227,61 +236,69 @@ def _layer_weights(full: DataFrame) -> Section:
         ],
         columns=["task", "data", "variant", "at", "part", "value"],
     )
-    figures = {}
-    for task, group in rows[rows["part"] != "γ"].groupby("task"):
-        weights = group.groupby(["variant", "at", "part"])["value"].mean().unstack("part")
-        figure, (axis,) = panels(1.1 + 0.35 * len(weights))
-        weights.index = [fill(f"{variant}, {at}", 24) for variant, at in weights.index]
-        weights.plot.barh(
-            stacked=True,
-            ax=axis,
-            xlim=(0, 1),
-            xlabel=f"Weight of the layer on {group['data'].iloc[0]}",
-            ylabel="",
-            colormap="viridis",
-            legend=False,
-        )
-        axis.grid(visible=False, axis="y")
-        axis.invert_yaxis()
-        add_legend(figure, axis)
-        figures[f"Layer weights, {task}"] = figure
     return Section(
         "Layer weights",
         "The weight of each layer of the biLM at the input and the output of the task RNN: softmax(w), which sums to "
         "1, as in figure 2 of the ELMo paper. Layer 0 is the token vector, which does not depend on context. γ scales "
         "the sum.",
         [_pivot(rows, ["task", "variant", "at"], "part", "value")],
-        figures,
+        _figures("Layer weights", rows[rows["part"] != "γ"], draw_layer_weights),
     )
 
 
+def draw_layer_weights(rows: DataFrame) -> Figure:
+    """Draw a bar for each variant and place, divided into the layers."""
+    weights = rows.groupby(["variant", "at", "part"])["value"].mean().unstack("part")
+    figure, (axis,) = panels(1.1 + 0.35 * len(weights))
+    weights.index = [fill(f"{variant}, {at}", 24) for variant, at in weights.index]
+    weights.plot.barh(
+        stacked=True,
+        ax=axis,
+        xlim=(0, 1),
+        xlabel=f"Weight of the layer on {rows['data'].iloc[0]}",
+        ylabel="",
+        colormap="viridis",
+        legend=False,
+    )
+    axis.grid(visible=False, axis="y")
+    axis.invert_yaxis()
+    add_legend(figure, axis)
+    return figure
+
+
 def _learning_curves(full: DataFrame) -> Section:
-    figures = {}
-    for task, rows in full.groupby("task"):
-        variants = rows.groupby("variant")
-        figure, axes = panels(0.6 + 1.8 * ceil(len(variants) / 2), len(variants))
-        for axis, (variant, group) in zip(axes, variants, strict=True):
-            for run in group.itertuples():
-                scores = {"training": run.training, "validation": run.validation}
-                DataFrame(scores, index=range(1, len(run.validation) + 1)).dropna(axis="columns", how="all").plot(
-                    ax=axis,
-                    title=fill(variant, 24),
-                    color={"training": ORANGE, "validation": BLUE},
-                    style={"training": "--", "validation": "-"},
-                    lw=1,
-                    marker=".",
-                    legend=False,
-                )
-            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-            if "perplexity" in task:
-                axis.set_yscale("log", subs=(2, 5))
-                axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-                axis.yaxis.set_minor_formatter(StrMethodFormatter("{x:,g}"))
-        figure.supxlabel("Epoch", fontsize="medium")
-        figure.supylabel(rows["axis"].iloc[0], fontsize="medium")
-        add_legend(figure, axes[0])
-        figures[f"Learning curves, {task}"] = figure
-    return Section("Learning curves", "The score after each epoch, one line per seed.", [], figures)
+    return Section(
+        "Learning curves",
+        "The score after each epoch, one line per seed.",
+        figures=_figures("Learning curves", full, draw_learning_curves),
+    )
+
+
+def draw_learning_curves(rows: DataFrame) -> Figure:
+    """Draw a panel for each variant, with the scores of each run in training and in validation."""
+    variants = rows.groupby("variant")
+    figure, axes = panels(0.6 + 1.8 * ceil(len(variants) / 2), len(variants))
+    for axis, (variant, group) in zip(axes, variants, strict=True):
+        for run in group.itertuples():
+            scores = {"training": run.training, "validation": run.validation}
+            DataFrame(scores, index=range(1, len(run.validation) + 1)).dropna(axis="columns", how="all").plot(
+                ax=axis,
+                title=fill(variant, 24),
+                color={"training": ORANGE, "validation": BLUE},
+                style={"training": "--", "validation": "-"},
+                lw=1,
+                marker=".",
+                legend=False,
+            )
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if "perplexity" in rows["task"].iloc[0]:
+            axis.set_yscale("log", subs=(2, 5))
+            axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+            axis.yaxis.set_minor_formatter(StrMethodFormatter("{x:,g}"))
+    figure.supxlabel("Epoch", fontsize="medium")
+    figure.supylabel(rows["axis"].iloc[0], fontsize="medium")
+    add_legend(figure, axes[0])
+    return figure
 
 
 def _perplexities(full: DataFrame) -> Section:
