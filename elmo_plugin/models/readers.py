@@ -213,9 +213,11 @@ class ColumnTagsReader(ExampleReader):
             max_instances,
             serialization_dir,
         )
-        token_default, tag_default = (1, 3) if conllu else (0, -1)
-        self._token_column = token_default if token_column is None else token_column
-        self._tag_column = tag_default if tag_column is None else tag_column
+        token, tag = (1, 3) if conllu else (0, -1)
+        self._columns: dict[str, Column] = {
+            "token_column": token if token_column is None else token_column,
+            "tag_column": tag if tag_column is None else tag_column,
+        }
         self._conllu = conllu
         self._coding_scheme = _scheme("coding_scheme", coding_scheme, SCHEMES)
         self._target_scheme = _scheme("convert_to_coding_scheme", convert_to_coding_scheme, ["BIO", "BIOUL"])
@@ -243,8 +245,7 @@ class ColumnTagsReader(ExampleReader):
     def examples(self, file_path: FilePath) -> Iterator[list[TaggedToken]]:
         """Yield each sentence."""
         layout: Optional[TokenColumns] = None
-        places = self._token_column, self._tag_column
-        may_differ = not self._conllu and all(isinstance(place, int) and place >= 0 for place in places)
+        may_differ = not self._conllu and all(isinstance(each, int) and each >= 0 for each in self._columns.values())
         comments = 0
         for block in rows_of_sentences(self._rows(file_path)):
             rows = self._without_comments(file_path, block, layout)
@@ -278,7 +279,7 @@ class ColumnTagsReader(ExampleReader):
             [layout.first] if layout else _without_hash(chain.from_iterable(rows_of_sentences(self._rows(file_path))))
         )
         width = len(next(chain(others, first, block[-1:])).cells)
-        place = layout.tag if layout else self._tag_column
+        place = layout.tag if layout else self._columns["tag_column"]
         for index, row in enumerate(block):
             # Empty if there is no such column, and before the header, which says where a named column is.
             tag = "".join(row.cells[place:][:1]) if isinstance(place, int) else ""
@@ -289,10 +290,9 @@ class ColumnTagsReader(ExampleReader):
 
     def _layout(self, row: TableRow) -> TokenColumns:
         """Return where the columns are in a row, which is the first one if columns have names."""
-        keys = {"token_column": self._token_column, "tag_column": self._tag_column}
-        token, tag = (row.find(key, column) for key, column in keys.items())
+        token, tag = (row.find(key, column) for key, column in self._columns.items())
         if token == tag:  # in a file split at the wrong delimiter, each token would be its own tag
-            names = " and ".join(f"'{key}' {column!r}" for key, column in keys.items())
+            names = " and ".join(f"'{key}' {column!r}" for key, column in self._columns.items())
             delimiter = "white space" if self._delimiter is None else repr(self._delimiter)
             raise row.error(f"the two columns {names}, separated by {delimiter}")
         return TokenColumns(row, token, tag)
