@@ -227,9 +227,15 @@ class ElmoEmbedderPredictor(SpacyPredictor):
             inside = slice(1, len(words) + 1)
             token_layer, *lstm_layers = layers[:, row, inside]  # (T, D) each
             elmo = mixed[row, inside]  # (T, D)
-            answer = {"tokens": words, "word_emb": token_layer[:, : token_layer.size(-1) // 2]}
-            answer |= {f"lstm_outputs{depth}": layer for depth, layer in enumerate(lstm_layers, start=1)}
-            answers.append({**answer, "elmo": elmo, "default": elmo.sum(dim=0) / max(len(words), 1)})
+            answers.append(
+                {
+                    "tokens": words,
+                    "word_emb": token_layer[:, : token_layer.size(-1) // 2],
+                    **{f"lstm_outputs{depth}": layer for depth, layer in enumerate(lstm_layers, start=1)},
+                    "elmo": elmo,
+                    "default": elmo.sum(dim=0) / max(len(words), 1),
+                }
+            )
         return sanitize(answers)
 
 
