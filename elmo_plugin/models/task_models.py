@@ -392,14 +392,15 @@ class ElmoClassifier(Model):
                 f"the input size of 'seq2vec_encoder': expected {width} ({h_dim} of the encoder and {width - h_dim} of "
                 f"ELMo at the output), got {seq2vec_encoder.get_input_dim()}"
             )
-        pooled = seq2vec_encoder.get_output_dim()
         if feedforward is not None:
             check_dimensions_match(
-                pooled, feedforward.get_input_dim(), "seq2vec encoder's output", "feedforward's input"
+                seq2vec_encoder.get_output_dim(),
+                feedforward.get_input_dim(),
+                "seq2vec encoder's output",
+                "feedforward's input",
             )
-            pooled = feedforward.get_output_dim()
         self.labels = KnownLabels(vocab, label_namespace, ["classification"])
-        self.classification = nn.Linear(pooled, self.labels.size)
+        self.classification = nn.Linear((feedforward or seq2vec_encoder).get_output_dim(), self.labels.size)
         self.accuracy = CategoricalAccuracy()
         self.f1 = FBetaMeasure(labels=[*range(self.labels.size)])
         self.verbose_metrics = verbose_metrics
