@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
-from itertools import chain, starmap
+from itertools import chain, dropwhile, starmap
 from os import fspath
 from typing import Any, NamedTuple, Optional, Union
 
@@ -280,13 +280,13 @@ class ColumnTagsReader(ExampleReader):
         )
         width = len(next(chain(others, first, block[-1:])).cells)
         place = layout.tag if layout else self._columns["tag_column"]
-        for index, row in enumerate(block):
+
+        def is_comment(row: TableRow) -> bool:
             # Empty if there is no such column, and before the header, which says where a named column is.
             tag = "".join(row.cells[place:][:1]) if isinstance(place, int) else ""
-            is_comment = len(row.cells) != width or "=" in row.cells or "=" in tag
-            if not (is_comment and row.cells[0].startswith("#")):
-                return block[index:]
-        return []
+            return row.cells[0].startswith("#") and (len(row.cells) != width or "=" in row.cells or "=" in tag)
+
+        return list(dropwhile(is_comment, block))
 
     def _layout(self, row: TableRow) -> TokenColumns:
         """Return where the columns are in a row, which is the first one if columns have names."""
