@@ -16,7 +16,7 @@ from allennlp.data.fields import LabelField, MetadataField, SequenceLabelField, 
 from allennlp.data.token_indexers import SingleIdTokenIndexer
 from more_itertools import spy
 
-from elmo_plugin.common import at_least
+from elmo_plugin.common import at_least, named_errors
 from elmo_plugin.models.spans import OTHER_NAMES, SCHEMES, convert_tags, first_invalid_tag
 from elmo_plugin.text import (
     CONLLU_ID,
@@ -66,12 +66,13 @@ class ExampleReader(DatasetReader, ABC):
         )
         if quote_char is None and delimiter == "":
             raise ConfigurationError("'delimiter': expected one character or more, or null for white space, got ''")
-        try:
-            if quote_char is not None:
+        if quote_char is not None:
+            with named_errors(
+                f"'delimiter' and 'quote_char': expected one character each, got {delimiter!r} and {quote_char!r}",
+                TypeError,
+                ValueError,
+            ):
                 csv.reader([], delimiter=delimiter, quotechar=quote_char)  # type: ignore[arg-type]
-        except (TypeError, ValueError) as error:
-            got = f"{delimiter!r} and {quote_char!r}"
-            raise ConfigurationError(f"'delimiter' and 'quote_char': expected one character each, got {got}") from error
         self._delimiter, self._quote_char, self._max_splits = delimiter, quote_char, max_splits
         self.has_header = names_need_header(columns, has_header)
         self._token_indexers = token_indexers or {"tokens": SingleIdTokenIndexer()}
