@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint as recomputed
 
 from elmo_plugin.bilm import description_to_tensor
 from elmo_plugin.checkpoints import SavedSoftmax
-from elmo_plugin.common import at_least, check_name, named_errors, without_memory
+from elmo_plugin.common import at_least, named_errors, without_memory
 from elmo_plugin.tensors import Linear, linear
 
 MOST_SCORES = 2**24
@@ -421,7 +421,11 @@ def saved_softmax(saved: SavedSoftmax, vocabulary: Optional[list[str]], words: l
     config, weights = saved.config, dict(saved.state_dict)
     if "weight" in weights and len(weights["weight"]) == len(words) + 1:
         weights["weight"] = weights["weight"][1:]  # it was tied to a table of words, whose row 0 is padding
-    check_name("bilm.softmax.type", config.get("type"), LmSoftmax)
+    choices = LmSoftmax.list_available()
+    if config.get("type") not in choices:
+        raise ConfigurationError(
+            f"'bilm', the type of its softmax: expected one of {', '.join(choices)}, got {config.get('type')!r}"
+        )
     place = "'bilm': expected a softmax whose config fits its weights"
     with named_errors(place, ArithmeticError, RuntimeError, TypeError, ValueError):
         build = Lazy(LmSoftmax, Params({**config, "vocab_size": len(words), "input_dim": input_dim})).construct

@@ -186,5 +186,5 @@ def test_a_saved_softmax_gives_the_same_losses(softmax: LmSoftmax) -> None:
 def test_a_saved_config_that_does_not_fit_the_weights_or_names_another_class_is_an_error(
     config: dict[str, Any],
 ) -> None:
-    with pytest.raises(ConfigurationError, match=r"'bilm(\.softmax\.type)?': expected"):
+    with pytest.raises(ConfigurationError, match="'bilm'"):
         saved(AdaptiveSoftmax(V, P, CUTOFFS), **config)
