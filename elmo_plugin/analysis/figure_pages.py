@@ -152,11 +152,11 @@ def _scores(full: DataFrame) -> Section:
         "data: the mean ± the standard deviation over seeds, and the number of seeds in brackets. In the figures, a "
         "light dot is a run.",
         [_pivot(full, ["variant"], "task", "score")],
-        _figures("Scores", full, draw_scores),
+        _figures("Scores", full, _draw_scores),
     )
 
 
-def draw_scores(rows: DataFrame) -> Figure:
+def _draw_scores(rows: DataFrame) -> Figure:
     """Draw the runs of each variant, their mean and its deviation."""
     by_variant = rows.groupby("variant")["score"]
     figure, (axis,) = panels(0.8 + 0.35 * len(by_variant))
@@ -182,11 +182,11 @@ def _training_set_size(frame: DataFrame) -> Section:
         "Score by training-set size",
         "The score of each variant by the share of the training data, as in figure 1 of the ELMo paper.",
         [_pivot(frame, ["task", "variant"], "share", "score").rename(columns=percent)],
-        _figures("Score by training-set size", frame, draw_scores_by_share),
+        _figures("Score by training-set size", frame, _draw_scores_by_share),
     )
 
 
-def draw_scores_by_share(rows: DataFrame) -> Figure:
+def _draw_scores_by_share(rows: DataFrame) -> Figure:
     """Draw a line for each variant, with the deviations of its scores."""
     figure, (axis,) = panels(3.2)
     cells = rows.groupby(["share", "variant"])["score"]
@@ -242,11 +242,11 @@ def _layer_weights(full: DataFrame) -> Section:
         "1, as in figure 2 of the ELMo paper. Layer 0 is the token vector, which does not depend on context. γ scales "
         "the sum.",
         [_pivot(rows, ["task", "variant", "at"], "part", "value")],
-        _figures("Layer weights", rows[rows["part"] != "γ"], draw_layer_weights),
+        _figures("Layer weights", rows[rows["part"] != "γ"], _draw_layer_weights),
     )
 
 
-def draw_layer_weights(rows: DataFrame) -> Figure:
+def _draw_layer_weights(rows: DataFrame) -> Figure:
     """Draw a bar for each variant and place, divided into the layers."""
     weights = rows.groupby(["variant", "at", "part"])["value"].mean().unstack("part")
     figure, (axis,) = panels(1.1 + 0.35 * len(weights))
@@ -270,11 +270,11 @@ def _learning_curves(full: DataFrame) -> Section:
     return Section(
         "Learning curves",
         "The score after each epoch, one line per seed.",
-        figures=_figures("Learning curves", full, draw_learning_curves),
+        figures=_figures("Learning curves", full, _draw_learning_curves),
     )
 
 
-def draw_learning_curves(rows: DataFrame) -> Figure:
+def _draw_learning_curves(rows: DataFrame) -> Figure:
     """Draw a panel for each variant, with the scores of each run in training and in validation."""
     variants = rows.groupby("variant")
     figure, axes = panels(0.6 + 1.8 * ceil(len(variants) / 2), len(variants))
