@@ -298,13 +298,15 @@ def tables(folder: Path) -> Iterator[Table]:
         fractions = sorted({row["fraction"] for row in tagged})
         for task in sorted({row["task"] for row in tagged}):
             cells: dict[tuple[str, ...], dict[float, list[float]]] = {}
-            for row in tagged:
-                if row["task"] == task:
-                    name = (row["system"], row["bilm"] or "", row["words"] or "")
-                    cells.setdefault(name, {}).setdefault(row["fraction"], []).append(row["score"])
+            for row, part in product(tagged, ("score", "test")):
+                if row["task"] == task and row.get(part) is not None:
+                    system = row["system"] + ", test part" * (part == "test")
+                    name = (system, row["bilm"] or "", row["words"] or "")
+                    cells.setdefault(name, {}).setdefault(row["fraction"], []).append(row[part])
             lines = [[*name, *(cell(of.get(fraction, [])) for fraction in fractions)] for name, of in cells.items()]
             header = ["", "biLM", "words", *(f"{100 * fraction:g} %" for fraction in fractions)]
-            yield Table(f"{file.stem}, {task}", "Best accuracy on the development set, in percent.", header, lines)
+            about = "Accuracy in percent, of the epoch that is best on the development set."
+            yield Table(f"{file.stem}, {task}", about, header, lines)
 
 
 def plot(folder: Path, bilm: str, output: Path) -> None:

@@ -363,7 +363,7 @@ def test_the_tables_have_a_row_for_each_system_and_the_mean_of_the_seeds(
         },
         {**tagger, "seed": 1, "score": 80.0},
         {**tagger, "seed": 2, "score": 82.0},
-        {**tagger, "seed": 1, "score": 95.0, "fraction": 1.0},
+        {**tagger, "seed": 1, "score": 95.0, "test": 94.0, "fraction": 1.0},
         {**tagger, "seed": 1, "score": 90.0, "system": "none", "words": None, "bilm": None, "fraction": 1.0},
     ]
     for row in rows:
@@ -378,6 +378,7 @@ def test_the_tables_have_a_row_for_each_system_and_the_mean_of_the_seeds(
     assert "| bilm small_text | all | 80.5 |  |  |  | 10 |  |  |" in printed
     assert "### ru, treebank_pos" in printed and "|  | biLM | words | 10 % | 100 % |" in printed
     assert "| elmo | small_text | all | 81.0 ± 1.4 (2 seeds) | 95.0 |" in printed
+    assert "| elmo, test part | small_text | all |  | 94.0 |" in printed
     assert "| none |  |  |  | 90.0 |" in printed
 
 
