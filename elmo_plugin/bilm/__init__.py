@@ -20,7 +20,14 @@ from elmo_plugin.bilm.precision import (
     precision_on,
     warn_of_fallback,
 )
-from elmo_plugin.bilm.registered import CONTEXTUALIZERS, build_contextualizer, last_layer, reset_states, sizes_of
+from elmo_plugin.bilm.registered import (
+    CONTEXTUALIZERS,
+    build_contextualizer,
+    build_registered,
+    last_layer,
+    reset_states,
+    sizes_of,
+)
 from elmo_plugin.bilm.sizes import BiLMOptions, CharCnnOptions, LstmOptions, ManyLangsOptions
 from elmo_plugin.bilm.token_encoder import (
     IDS,
@@ -60,6 +67,7 @@ __all__ = [
     "ZeroState",
     "add_boundaries",
     "build_contextualizer",
+    "build_registered",
     "check_padding",
     "check_precision",
     "count_parameters",

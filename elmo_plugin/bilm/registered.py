@@ -1,4 +1,4 @@
-"""Build the registered parts that the options of a biLM name, of a config or of a weight file.
+"""Build the registered parts that a biLM names, in the options of a config or of a weight file.
 
 One of them is the contextualizer: any `Seq2SeqEncoder` instead of the LSTMs.
 """
@@ -28,7 +28,7 @@ Other registered parts are built from a file if they need numbers alone. A confi
 
 
 def build_registered(kind: Any, config: Mapping[str, Any], key: str, is_trusted: bool, **extras: Any) -> Any:
-    """Build the part of this kind that the block `key` of a biLM's options describes.
+    """Build the part of this kind that the block `key` describes, among the options of a biLM or beside them.
 
     Unless the options are trusted, they may come from a stranger's file, and `check_of_file` limits them. Raises
     `ConfigurationError` for an unknown name or key.
@@ -55,7 +55,7 @@ def check_of_file(config: Mapping[str, Any], block: str) -> None:
     layers = 0
     for key, value, part in _values_in(config, str(config.get("type")), "type"):
         if key == "_pretrained":
-            raise ConfigurationError(f"'{block}': expected an encoder with its sizes, got '_pretrained'")
+            raise ConfigurationError(f"'{block}': expected a part with its sizes, got '_pretrained'")
         if (isinstance(value, str) and "." in value) or (key == "type" and not isinstance(value, str)):
             raise ConfigurationError(f"'{block}.{key}': expected a registered name, got {value!r}")
         if isinstance(value, str) and key != "type" and part not in CONTEXTUALIZERS:

@@ -7,12 +7,12 @@ from typing import Any, Optional
 
 import numpy as np
 import torch
-from allennlp.common import Lazy, Params, Registrable
+from allennlp.common import Registrable
 from allennlp.common.checks import ConfigurationError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recomputed
 
-from elmo_plugin.bilm import description_to_tensor
+from elmo_plugin.bilm import build_registered, description_to_tensor
 from elmo_plugin.checkpoints import SavedSoftmax
 from elmo_plugin.common import at_least, named_errors, without_memory
 from elmo_plugin.tensors import Linear, linear
@@ -409,7 +409,7 @@ def draw_log_uniform(vocab_size: int, n_samples: int, generator: torch.Generator
 def saved_softmax(saved: SavedSoftmax, vocabulary: Optional[list[str]], words: list[str], input_dim: int) -> LmSoftmax:
     """Return the softmax that a biLM was trained with, to predict these words.
 
-    A file may hold its config, so only registered types are built. AllenNLP would import and call any other name.
+    A stranger's file may hold its config, see `build_registered`.
 
     Raises `ConfigurationError` if its `vocabulary` is not the same words, or if its config does not fit its weights.
     """
@@ -418,19 +418,15 @@ def saved_softmax(saved: SavedSoftmax, vocabulary: Optional[list[str]], words: l
             f"'bilm': expected a softmax over the {len(words)} words of the vocabulary, got one over "
             f"{len(vocabulary or [])} others; use a vocabulary of type 'pretrained_bilm', or set 'softmax'"
         )
-    config, weights = saved.config, dict(saved.state_dict)
+    config, weights = dict(saved.config), dict(saved.state_dict)
     if "weight" in weights and len(weights["weight"]) == len(words) + 1:
         weights["weight"] = weights["weight"][1:]  # it was tied to a table of words, whose row 0 is padding
-    choices = LmSoftmax.list_available()
-    if config.get("type") not in choices:
-        raise ConfigurationError(
-            f"'bilm', the type of its softmax: expected one of {', '.join(choices)}, got {config.get('type')!r}"
-        )
+    config |= {"vocab_size": len(words), "input_dim": input_dim}
     place = "'bilm': expected a softmax whose config fits its weights"
-    with named_errors(place, ArithmeticError, RuntimeError, TypeError, ValueError):
-        build = Lazy(LmSoftmax, Params({**config, "vocab_size": len(words), "input_dim": input_dim})).construct
+    with named_errors(place, ArithmeticError, ConfigurationError, RuntimeError, TypeError, ValueError):
         with without_memory():  # the names and shapes are compared before there is memory for them
-            build().load_state_dict({"_extra_state": None, **weights}, assign=True)
-        softmax = build()
+            softmax: LmSoftmax = build_registered(LmSoftmax, config, "softmax", is_trusted=False)
+            softmax.load_state_dict({"_extra_state": None, **weights}, assign=True)
+        softmax = build_registered(LmSoftmax, config, "softmax", is_trusted=False)
         softmax.load_state_dict({"_extra_state": None, **weights})
     return softmax

@@ -188,3 +188,27 @@ def test_a_saved_config_that_does_not_fit_the_weights_or_names_another_class_is_
 ) -> None:
     with pytest.raises(ConfigurationError, match="'bilm'"):
         saved(AdaptiveSoftmax(V, P, CUTOFFS), **config)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"_pretrained": {"archive_file": "model.tar.gz", "module_path": ""}}, "got '_pretrained'"),
+        ("a/path", "'softmax.scale': expected numbers alone"),
+    ],
+)
+def test_a_saved_softmax_of_another_package_reads_no_file_that_its_config_names(
+    value: object, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Scaled(FullSoftmax):
+        def __init__(self, vocab_size: int, input_dim: int, scale: float = 1.0) -> None:
+            super().__init__(vocab_size, input_dim)
+
+        @property
+        def config(self) -> dict[str, Any]:
+            return {"type": "scaled", "scale": 1.0}
+
+    monkeypatch.setitem(LmSoftmax._registry[LmSoftmax], "scaled", (Scaled, None))
+    assert isinstance(saved(Scaled(V, P)), Scaled)
+    with pytest.raises(ConfigurationError, match=expected):
+        saved(Scaled(V, P), scale=value)
